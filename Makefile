@@ -1,0 +1,92 @@
+# The front door. Every target makes what it needs: a virtual environment from plain `python3 -m venv` and
+# the pinned, hashed packages of requirements/. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+UPGRADE ?=
+BENCH_ARGS ?= --full
+UV_VERSION := 0.13.9
+LOCK_VENV := .cache/lock
+
+# Python and pip must not be steered by whatever the calling shell has set up for other work.
+unexport PYTHONPATH PYTHONHOME
+export PYTHONNOUSERSITE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# An environment is known by what went into it: the interpreter, this folder and the bytes of the lock files.
+# Any other content is another name, so an old environment is never taken for a new one.
+INTERPRETER := $(shell $(PYTHON) -VV 2>/dev/null)
+id = $(shell { echo "$(INTERPRETER) $(CURDIR)"; cat $(1); } | cksum | tr -d ' \t')
+LOCKS := requirements/core.txt requirements/build.txt requirements/dev.txt
+CORE := $(VENV)/.core-$(call id,$(LOCKS))
+DEV := $(VENV)/.dev-$(call id,$(LOCKS))
+PACKAGE := $(VENV)/.package-$(call id,pyproject.toml)
+RUN := $(VENV)/bin/
+PIP := $(RUN)python -m pip install --quiet --no-input
+
+.PHONY: help demo test test-fast lint bench mutants campaign docs lock clean
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@echo "agent-run-ledger: make TARGET"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(PACKAGE)  ## a real 20-step run, killed in step 19 and finished with nothing paid twice (under a minute)
+	@$(RUN)arl demo
+
+test: lint  ## everything that gates: lint, then every test but the campaigns (under 20 minutes)
+	@$(RUN)python -m pytest
+
+test-fast: $(DEV) $(PACKAGE)  ## the inner loop: unit, contract and house tests (under a minute)
+	@$(RUN)python -m pytest -m "not (slow or fault or campaign)" $(wildcard tests/unit tests/contract tests/house)
+
+lint: $(DEV) $(PACKAGE)  ## ruff, mypy strict, pyright strict, import layers
+	@echo "lint: ruff" && $(RUN)ruff check . && $(RUN)ruff format --check .
+	@echo "lint: mypy" && $(RUN)mypy
+	@echo "lint: pyright" && $(RUN)pyright --pythonpath $(RUN)python
+	@echo "lint: layers" && $(RUN)lint-imports
+
+bench: $(PACKAGE)  ## the numbers, as ratios to a bare SQLite floor in the same process (alone on an idle machine)
+	@$(RUN)arl bench $(BENCH_ARGS)
+
+mutants: $(DEV) $(PACKAGE)  ## break each guard of tests/house/mutants.toml; its named test must fail
+	@$(RUN)python tests/house/run_mutants.py
+
+campaign: $(DEV) $(PACKAGE)  ## the fault tests with the big counts (hours; ARL_CAMPAIGN=N scales them)
+	@ARL_CAMPAIGN=$${ARL_CAMPAIGN:-50} $(RUN)python -m pytest -m "fault or campaign"
+
+docs: $(DEV) $(PACKAGE)  ## the documentation as a site in build/site
+	@$(RUN)mkdocs build --quiet --strict --site-dir build/site && echo "docs: build/site/index.html"
+
+lock: $(LOCK_VENV)/uv-$(UV_VERSION)  ## write requirements/*.txt anew (UPGRADE=1 takes newer versions)
+	@UV=$(LOCK_VENV)/bin/uv requirements/lock.sh $(if $(UPGRADE),--upgrade)
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(CORE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "This needs Python 3.11 or newer as '$(PYTHON)'. Another one: make PYTHON=python3.13 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv module. Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) -V): the pinned packages the library needs, about half a minute ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) --require-hashes -r requirements/core.txt -r requirements/build.txt
+	@touch $@
+
+$(DEV): $(CORE)
+	@echo "Adding the pinned tools for tests and lint to $(VENV), about a minute ..."
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(PACKAGE): $(CORE)
+	@rm -f $(VENV)/.package-*
+	@$(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(LOCK_VENV)/uv-$(UV_VERSION):
+	@echo "Making $(LOCK_VENV) with uv $(UV_VERSION), which resolves the lock files ..."
+	@$(PYTHON) -m venv --clear $(LOCK_VENV)
+	@$(LOCK_VENV)/bin/python -m pip install --quiet --no-input uv==$(UV_VERSION)
+	@touch $@

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Resolve pyproject.toml into the lock files: every package pinned and hashed, for every platform and Python
+# from 3.11 on, and no address of any registry in them. Called by `make lock`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+uv="${UV:-uv}"
+
+compile() {
+  "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --no-emit-find-links --no-header --no-annotate "$@" >/dev/null
+}
+
+# The development set decides; the smaller ones are cut out of it, so that no package has two versions.
+compile pyproject.toml --all-extras --group build --group dev -o requirements/dev.txt "$@"
+compile pyproject.toml -c requirements/dev.txt -o requirements/core.txt
+compile --group pyproject.toml:build -c requirements/dev.txt -o requirements/build.txt
+
+if grep -nE '://|--(index|extra-index|find-links)' requirements/*.txt; then
+  echo "an address got into a lock file" >&2
+  exit 1
+fi
+wc -l requirements/*.txt

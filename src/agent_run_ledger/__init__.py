@@ -1,0 +1,89 @@
+"""Provable runs for agents: steps that are recorded once, restored for free, and kept in one log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_run_ledger.errors import (
+    ClassGone,
+    Diverged,
+    Forked,
+    InputsChanged,
+    LedgerError,
+    Misuse,
+    NotAdmitted,
+    Pending,
+    Refused,
+    RunBusy,
+    RunCancelled,
+    RunQuarantined,
+    StepTimeout,
+    Superseded,
+    Tampered,
+    Unavailable,
+    Uncertain,
+    Unstorable,
+)
+from agent_run_ledger.kernel.policy import LoopDetectorPolicy
+from agent_run_ledger.kernel.states import RunState
+
+if TYPE_CHECKING:
+    from agent_run_ledger.codecs import register_codec
+    from agent_run_ledger.ledger.bound_run import BoundRun
+    from agent_run_ledger.ledger.run_ledger import RunLedger
+    from agent_run_ledger.runs.explain import StepExplanation, Verdict
+    from agent_run_ledger.runs.steps import From, Step
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BoundRun",
+    "ClassGone",
+    "Diverged",
+    "Forked",
+    "From",
+    "InputsChanged",
+    "LedgerError",
+    "LoopDetectorPolicy",
+    "Misuse",
+    "NotAdmitted",
+    "Pending",
+    "Refused",
+    "RunBusy",
+    "RunCancelled",
+    "RunLedger",
+    "RunQuarantined",
+    "RunState",
+    "Step",
+    "StepExplanation",
+    "StepTimeout",
+    "Superseded",
+    "Tampered",
+    "Unavailable",
+    "Uncertain",
+    "Unstorable",
+    "Verdict",
+    "register_codec",
+]
+
+_LAZY = {
+    "BoundRun": "agent_run_ledger.ledger.bound_run",
+    "From": "agent_run_ledger.runs.steps",
+    "RunLedger": "agent_run_ledger.ledger.run_ledger",
+    "Step": "agent_run_ledger.runs.steps",
+    "StepExplanation": "agent_run_ledger.runs.explain",
+    "Verdict": "agent_run_ledger.runs.explain",
+    "register_codec": "agent_run_ledger.codecs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use what pulls in the store, so that `import agent_run_ledger` stays light."""
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value

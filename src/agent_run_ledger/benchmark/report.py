@@ -1,0 +1,105 @@
+"""The report of one benchmark run: as JSON for machines, as a table for people."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from agent_run_ledger.benchmark.figures import Figure, number
+
+FORMAT_VERSION = 1
+_HEADINGS = ("figure", "value", "floor", "× floor", "target", "met")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one run measured. `raw` holds every pair and life by measurement, `machine` what it ran on."""
+
+    plan: str
+    machine: Mapping[str, object]
+    figures: Sequence[Figure]
+    raw: Mapping[str, object]
+
+    @property
+    def missed(self) -> list[Figure]:
+        """The figures that miss their target."""
+        return [figure for figure in self.figures if figure.met is False]
+
+    def as_json(self) -> bytes:
+        """Return the report as indented JSON in UTF-8, with a final newline."""
+        content = {
+            "benchmark": FORMAT_VERSION,
+            "plan": self.plan,
+            "machine": dict(self.machine),
+            "figures": [figure.as_json() for figure in self.figures],
+            "missed": [figure.name for figure in self.missed],
+            "raw": dict(self.raw),
+        }
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+    def as_table(self) -> str:
+        """Return the report as a table with the floor beside each figure, then the notes, then what is missed."""
+        rows = [_HEADINGS, *(_row(figure) for figure in self.figures)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+        lines = [_line(row, widths) for row in rows]
+        lines.insert(1, "─" * len(lines[0]))
+        notes = [f"  {figure.name}: {figure.note}" for figure in self.figures if figure.note]
+        machine = ", ".join(f"{key} {value}" for key, value in self.machine.items())
+        return "\n".join((*lines, "", "Notes", *notes, "", f"Measured on: {machine}", verdict(self.figures)))
+
+
+def verdict(figures: Sequence[Figure]) -> str:
+    """Return one line that says what is met, what is missed and what was measured too little."""
+    judged = [figure for figure in figures if figure.met is not None]
+    missed = [figure.name for figure in judged if not figure.met]
+    unsure = [figure.name for figure in figures if not figure.enough]
+    said = f"{len(judged) - len(missed)} of {len(judged)} targets met."
+    if missed:
+        said += f" MISSED: {'; '.join(missed)}."
+    if unsure:
+        said += f" Too noisy to judge: {'; '.join(unsure)}."
+    return said
+
+
+def machine(filesystem: str) -> dict[str, object]:
+    """Return what shapes the absolute numbers: versions, processors, the file system; nothing that names a host."""
+    import apsw
+
+    return {
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "apsw": apsw.apsw_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processors": os.cpu_count() or 0,
+        "filesystem": filesystem,
+    }
+
+
+def _row(figure: Figure) -> tuple[str, ...]:
+    met = {True: "yes", False: "NO", None: "–"}[figure.met]
+    floor, ratio = figure.floor, figure.ratio_to_floor
+    return (
+        figure.name,
+        f"{number(figure.value)} {figure.unit}",
+        "–" if floor is None else number(floor),
+        "–" if ratio is None else f"{ratio:.2f}",
+        "–" if figure.target is None else str(figure.target),
+        met,
+    )
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    name, value, floor, ratio, target, met = row
+    cells = (
+        name.ljust(widths[0]),
+        value.rjust(widths[1]),
+        floor.rjust(widths[2]),
+        ratio.rjust(widths[3]),
+        target.ljust(widths[4]),
+        met.ljust(widths[5]),
+    )
+    return "  ".join(cells).rstrip()

@@ -1,0 +1,95 @@
+"""The tree of commands: which name leads to which function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from agent_run_ledger.cli.bench import bench
+from agent_run_ledger.cli.demo import demo
+from agent_run_ledger.cli.doctor import doctor
+from agent_run_ledger.cli.export import export
+from agent_run_ledger.cli.init import init
+from agent_run_ledger.cli.runs_decide import cancel, quarantine, release, takeover
+from agent_run_ledger.cli.runs_explain import explain
+from agent_run_ledger.cli.runs_list import list_command
+from agent_run_ledger.cli.runs_show import show
+from agent_run_ledger.cli.sql import sql
+from agent_run_ledger.cli.verify import verify
+from agent_run_ledger.cli.version import print_version, version
+
+_HELP = """Runs of agents that go on where they were, in one provable log.
+
+Results are printed on stdout, everything else on stderr. Exit codes: 0 done, 1 refused, 2 misuse, 3 uncertain,
+4 pending, 5 unavailable, 6 tampered, 7 not admitted; 70 a fault of this program, 130 interrupted.
+"""
+_RUNS_HELP = "Look at runs, and decide about them."
+
+COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("init", init),
+    ("verify", verify),
+    ("export", export),
+    ("sql", sql),
+    ("doctor", doctor),
+    ("demo", demo),
+    ("bench", bench),
+    ("version", version),
+)
+RUN_COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("list", list_command),
+    ("show", show),
+    ("explain", explain),
+    ("quarantine", quarantine),
+    ("release", release),
+    ("takeover", takeover),
+    ("cancel", cancel),
+)
+_PASSED_ON: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def build_app() -> typer.Typer:
+    """Return the command line. Help is plain text, so that it needs no rich and fits every terminal."""
+    app = _group(_HELP)
+    app.callback(invoke_without_command=True, help=_HELP)(_root)
+    runs = _group(_RUNS_HELP)
+    runs.callback(invoke_without_command=True, help=_RUNS_HELP)(_runs)
+    app.add_typer(runs, name="runs")
+    for group, commands in ((app, COMMANDS), (runs, RUN_COMMANDS)):
+        for name, function in commands:
+            settings = _PASSED_ON if name == "bench" else {}
+            group.command(name, context_settings=settings)(function)
+    return app
+
+
+def _group(summary: str) -> typer.Typer:
+    return typer.Typer(
+        help=summary,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+
+def _root(
+    context: typer.Context,
+    version_wanted: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. May stand anywhere.")] = False,
+) -> None:
+    """Answer `arl --version` and `arl` alone."""
+    if version_wanted:
+        print_version()
+        raise typer.Exit
+    _help_where_nothing_is_asked(context)
+
+
+def _runs(context: typer.Context) -> None:
+    """Answer `arl runs` alone."""
+    _help_where_nothing_is_asked(context)
+
+
+def _help_where_nothing_is_asked(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit

@@ -1,0 +1,220 @@
+"""The findings of `arl doctor`: what was looked at, how it looks, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent_run_ledger.cli.disk_probe import TRIES, sync_median_us
+from agent_run_ledger.cli.settings import Setting
+from agent_run_ledger.cli.version import versions
+from agent_run_ledger.cli.words import counted, size_words
+from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.kernel.states import RunState
+
+if TYPE_CHECKING:
+    from agent_run_ledger.store import SqliteStore, StoreStats
+
+OLDEST_SQLITE = (3, 51, 3)
+"""The first SQLite without the WAL-reset fault."""
+
+SLOW_SYNC_US = 20_000.0
+UNBELIEVABLE_SYNC_US = 15.0
+LARGE_WAL_BYTES = 64 * 1024 * 1024
+PROBED_RUNS = 1000
+BAD_ENVIRONMENT = 5
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_CHMOD = "chmod 600 it: records hold what your steps returned"
+
+
+Figure = float | int | str | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding. `level` is ok, note, warn or bad; `advice` is what to do, empty where nothing is to be done."""
+
+    level: str
+    subject: str
+    words: str
+    advice: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """Everything found about one location. `exit_code` is 0 unless something is bad; `numbers` are for programs."""
+
+    location: str
+    findings: list[Finding] = field(default_factory=list[Finding])
+    numbers: dict[str, Figure] = field(default_factory=dict[str, Figure])
+    exit_code: int = 0
+
+    def add(self, level: str, subject: str, words: str, advice: str = "", *, exit_code: int = BAD_ENVIRONMENT) -> None:
+        """Note one finding; the first bad one decides the exit code."""
+        self.findings.append(Finding(level=level, subject=subject, words=words, advice=advice))
+        if level == "bad" and self.exit_code == 0:
+            self.exit_code = exit_code
+
+
+def examine(setting: Setting) -> Findings:
+    """Look at everything and return the findings; never raises a LedgerError. Works without a store too."""
+    found = Findings(location=os.path.realpath(setting.value))
+    _look_at_program(found)
+    found.add("ok", "store path", f"{found.location} (from {setting.source})")
+    folder = os.path.dirname(found.location)
+    if not os.path.isdir(folder):
+        found.add("bad", "folder", f"{folder} does not exist", "make it, or choose another path with --db")
+        return found
+    _look_at_filesystem(found)
+    if os.path.lexists(found.location):
+        _look_at_file(found, "mode", found.location)
+        _look_at_store(found)
+    else:
+        found.add("note", "store", "there is none yet", "the first run makes it; `arl init` makes it with authority")
+    _look_at_disk(found, folder)
+    found.add(
+        "note",
+        "limits",
+        "anything else in a process of yours that opens and closes this file (another SQLite library, a copy, a "
+        "backup tool) takes its locks away",
+        "look with `arl sql --readonly`; keep other hands off the file, -wal, -shm and -lock",
+    )
+    return found
+
+
+def _look_at_program(found: Findings) -> None:
+    named = versions()
+    found.numbers |= named
+    found.add("ok", "versions", ", ".join(f"{name} {number}" for name, number in named.items()))
+    sqlite = tuple(int(part) for part in named["sqlite"].split(".") if part.isdigit())
+    if sqlite < OLDEST_SQLITE:
+        found.add("bad", "sqlite", f"{named['sqlite']} can lose a WAL that was reset", "pip install --upgrade apsw")
+    if sys.platform == "win32":
+        found.add("bad", "platform", "stores are not tested on Windows yet", "use WSL")
+
+
+def _look_at_filesystem(found: Findings) -> None:
+    from agent_run_ledger.store import filesystem, is_network_filesystem
+
+    kind = filesystem(found.location)
+    found.numbers["filesystem"] = kind
+    if is_network_filesystem(kind):
+        found.add(
+            "warn",
+            "filesystem",
+            f"{kind}: other machines or kernels may reach it, and its locks may not keep them apart",
+            "keep the store on a local disk; a store here can never hold effects",
+        )
+    elif kind in ("tmpfs", "ramfs"):
+        found.add("warn", "filesystem", f"{kind}: it is memory, and gone with the machine", "use a disk for real runs")
+    elif kind == "unknown":
+        found.add("note", "filesystem", "its type cannot be found out here", "make sure that it is a local disk")
+    else:
+        found.add("ok", "filesystem", f"{kind}, local")
+
+
+def _look_at_file(found: Findings, subject: str, path: str) -> None:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        found.add("bad", subject, f"{path}: {error.strerror}")
+        return
+    words = f"{stat.S_IMODE(mode):04o} {Path(path).name}"
+    if mode & _OTHERS:
+        found.add("warn", subject, f"{words}: other users of this machine have rights on it", _CHMOD)
+    else:
+        found.add("ok", subject, f"{words}: only its owner")
+
+
+def _look_at_store(found: Findings) -> None:
+    from agent_run_ledger.store import open_sqlite
+
+    try:
+        store = open_sqlite(found.location, create=False, readonly=True)
+    except LedgerError as error:
+        found.add("bad", "store", error.message, error.hint, exit_code=error.exit_code)
+        return
+    try:
+        _look_at_numbers(found, store.stats())
+        _look_at_meaning(found, store)
+    except LedgerError as error:
+        found.add("bad", "store", error.message, error.hint or "run `arl verify`", exit_code=error.exit_code)
+    finally:
+        store.close()
+    _look_at_sidecar(found)
+
+
+def _look_at_numbers(found: Findings, stats: StoreStats) -> None:
+    total = stats.database_bytes + stats.wal_bytes
+    found.numbers |= {
+        "database_bytes": stats.database_bytes,
+        "wal_bytes": stats.wal_bytes,
+        "page_bytes": stats.page_bytes,
+        "pages": stats.pages,
+        "free_pages": stats.free_pages,
+        "journal_mode": stats.journal_mode,
+        "schema_version": stats.schema_version,
+        "runs": stats.runs,
+        "records": stats.records,
+        "leaves": stats.leaves,
+        "tiles": stats.tiles,
+        "in_flight": stats.in_flight,
+        "bytes_per_record": round(total / stats.records) if stats.records else None,
+        "bytes_per_run": round(total / stats.runs) if stats.runs else None,
+    }
+    rows = f"{counted(stats.runs, 'run')}, {counted(stats.records, 'record')}, {stats.leaves:,} leaves"
+    found.add("ok", "store", f"schema {stats.schema_version}, {rows}, {stats.in_flight} in flight")
+    if stats.journal_mode == "wal":
+        found.add("ok", "durability", "WAL; every commit that is answered was synced (synchronous FULL)")
+    else:
+        found.add("note", "durability", f"journal mode {stats.journal_mode}: slower than WAL, and as safe")
+    level = "warn" if stats.wal_bytes > LARGE_WAL_BYTES else "ok"
+    advice = "" if level == "ok" else "a reader or a stuck process keeps it from being folded in: end it"
+    sizes = f"{size_words(stats.database_bytes)}, and {size_words(stats.wal_bytes)} in the WAL"
+    found.add(level, "size", sizes, advice)
+    found.add("ok", "free pages", f"{stats.free_pages:,} of {stats.pages:,} of {size_words(stats.page_bytes)} each")
+    if stats.records:
+        per_run = size_words(round(total / stats.runs)) if stats.runs else "?"
+        found.add("ok", "growth", f"{size_words(round(total / stats.records))} per record, {per_run} per run so far")
+
+
+def _look_at_meaning(found: Findings, store: SqliteStore) -> None:
+    found.numbers["authority"] = store.authority
+    if store.is_copy:
+        found.add("warn", "copy", "this file is a backup that was made as a copy", "it decides nothing by itself")
+    if store.authority:
+        found.add("ok", "authority", "yes: it may hold effects, once this program has them")
+    else:
+        found.add("note", "authority", "no: runs need none", "`arl init` grants it")
+    running = store.reader().list_runs(state=RunState.RUNNING, before_row_id=None, limit=PROBED_RUNS)
+    found.numbers["runs_running"] = len(running)
+    advice = "`arl runs list --state running` says which of them live" if running else ""
+    found.add("ok", "running", f"{counted(len(running), 'run')} in state running", advice)
+
+
+def _look_at_sidecar(found: Findings) -> None:
+    path = f"{found.location}-lock"
+    if os.path.lexists(path):
+        _look_at_file(found, "lock file", path)
+    else:
+        found.add("note", "lock file", "none: nothing has written to this store here yet", "it is made when needed")
+
+
+def _look_at_disk(found: Findings, folder: str) -> None:
+    try:
+        median_us = sync_median_us(folder)
+    except OSError as error:
+        found.add("bad", "disk", f"{folder} cannot be written: {error.strerror}", "runs need to write here")
+        return
+    found.numbers["sync_median_us"] = round(median_us, 1)
+    words = f"{median_us:,.0f} µs for one synced write (median of {TRIES})"
+    if median_us > SLOW_SYNC_US:
+        found.add("warn", "disk", words, "every step waits for one: a faster or less busy disk helps")
+    elif median_us < UNBELIEVABLE_SYNC_US:
+        found.add("note", "disk", words, "too fast for a disk: what is confirmed here may not survive a power cut")
+    else:
+        found.add("ok", "disk", words)

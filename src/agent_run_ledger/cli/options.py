@@ -1,0 +1,17 @@
+"""The options and arguments that several commands have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Db = Annotated[
+    str | None,
+    typer.Option("--db", metavar="PATH", help="The store [default: AGENT_RUN_LEDGER_DB, else agent_run_ledger.toml]."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and errors as JSON on stderr.")]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run id.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the log.")]
+Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="Who decides [default: your user name].")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -1,0 +1,112 @@
+"""Where output goes and how: what was asked for on stdout, progress and messages on stderr, JSON in ASCII."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from agent_run_ledger.cli.words import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+PIPE_WIDTH = 10_000
+"""Into a pipe nothing is wrapped or cut: what reads it wants whole lines."""
+
+
+class Progress(Protocol):
+    """Tells how much of a known amount is done."""
+
+    def __call__(self, done: int, total: int, /) -> None:
+        """Show that `done` of `total` is done."""
+        ...
+
+
+def console() -> Console:
+    """Return the console of stdout: no markup, no colours with NO_COLOR or into a pipe, COLUMNS respected."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
+    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False, width=width, soft_wrap=False)
+
+
+def new_table(*headers: str, right: tuple[str, ...] = ()) -> Table:
+    """Return an empty table in the style of the house; the columns in `right` hold numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for header in headers:
+        table.add_column(clean(header), justify="right" if header in right else "left", overflow="fold")
+    return table
+
+
+def text(value: object, style: str = "") -> Text:
+    """Return foreign or own text for a table or a tree, made safe and never read as markup."""
+    from rich.text import Text
+
+    return Text(clean(value), style=style, overflow="fold")
+
+
+def say(line: str) -> None:
+    """Print one line of ours on stdout."""
+    sys.stdout.write(f"{line}\n")
+
+
+def note(line: str) -> None:
+    """Print one line on stderr."""
+    sys.stderr.write(f"{line}\n")
+
+
+def print_json(value: object, *, lines: bool = False) -> None:
+    """Print one JSON value on stdout, in ASCII: control and bidi characters of foreign text stay escaped.
+
+    Indented for people on a terminal, one line into a pipe or where `lines` asks for JSON Lines.
+    """
+    sys.stdout.write(to_json(value, indent=2 if sys.stdout.isatty() and not lines else None) + "\n")
+
+
+def to_json(value: object, *, indent: int | None = None) -> str:
+    """Return the value as ASCII JSON; bytes are hex, everything without a JSON form its name."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    return json.dumps(value, ensure_ascii=True, indent=indent, separators=separators, default=_plain)
+
+
+def ascii_only() -> bool:
+    """Return whether stdout cannot show more than ASCII."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    return not encoding.startswith("utf")
+
+
+@contextmanager
+def progress(title: str, *, quiet: bool) -> Generator[Progress, None, None]:
+    """Show a progress bar on stderr while the block runs; nothing where stderr is no terminal or `quiet`."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    stderr = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, transient=True) as bars:
+        task = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def paint(line: str, code: str, *, stream_is_tty: bool) -> str:
+    """Return the line in an ANSI style, where the stream is a terminal that wants colours."""
+    plain = not stream_is_tty or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return line if plain else f"\x1b[{code}m{line}\x1b[0m"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)

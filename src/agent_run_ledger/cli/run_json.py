@@ -1,0 +1,113 @@
+"""The documented JSON of one run and of one step (docs/reference/cli.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_run_ledger.cli.words import iso
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.ledger.run_view import AttemptView, DecisionView, RunView, StepView
+from agent_run_ledger.ledger.values import ReadValue, read_value
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.views import RecordView
+    from agent_run_ledger.ports import InFlight, Store
+
+HAS_VALUE = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED)
+
+
+def run_json(view: RunView, store: Store | None) -> dict[str, object]:
+    """Return one run; with a store, the recorded values too."""
+    row = view.row
+    return {
+        "run_id": row.run_id,
+        "run_uid": row.run_uid.hex(),
+        "state": str(row.state),
+        "reason": row.reason,
+        "live_attempt": view.live,
+        "attempt": row.attempt,
+        "generation": row.generation,
+        "created_at": iso(row.created_at_ms),
+        "updated_at": iso(row.updated_at_ms),
+        "inputs": list(view.input_names),
+        "policy": view.policy,
+        "max_parallel": view.max_parallel,
+        "attempts": [attempt_json(attempt) for attempt in view.attempts],
+        "decisions": [decision_json(decision) for decision in view.decisions],
+        "code_changed": list(view.code_changed),
+        "steps": [step_json(step, view, store) for step in view.steps],
+    }
+
+
+def attempt_json(attempt: AttemptView) -> dict[str, object]:
+    """Return one attempt."""
+    return {
+        "attempt": attempt.number,
+        "generation": attempt.generation,
+        "holder": {"pid": attempt.holder.pid, "host": attempt.holder.host},
+        "started_at": iso(attempt.started_at_ms),
+        "ended_at": None if attempt.ended_at_ms is None else iso(attempt.ended_at_ms),
+        "end": str(attempt.end),
+        "reason": attempt.reason,
+    }
+
+
+def decision_json(decision: DecisionView) -> dict[str, object]:
+    """Return what a person did."""
+    return {
+        "event": decision.event,
+        "reason": decision.reason,
+        "actor": decision.actor,
+        "attempt": decision.attempt,
+        "at": iso(decision.at_ms),
+    }
+
+
+def step_json(step: StepView, view: RunView, store: Store | None) -> dict[str, object]:
+    """Return one step with all its records; with a store, their values too."""
+    definition = step.definition
+    return {
+        "step": definition.name,
+        "defined": step.defined,
+        "version": definition.version,
+        "depends_on": list(definition.depends_on),
+        "code_hex": definition.code_hex,
+        "state": str(step.state),
+        "record_id": None if step.current is None else step.current.record_id,
+        "in_flight": [_mark_json(mark) for mark in step.in_flight],
+        "records": [record_json(record, store) for record in step.records],
+    }
+
+
+def record_json(record: RecordView, store: Store | None) -> dict[str, object]:
+    """Return one record; with a store, its value in the stored form and whether this program can build it."""
+    found: dict[str, object] = {
+        "record_id": record.record_id,
+        "leaf_index": record.leaf_index,
+        "kind": record.kind.name.lower(),
+        "attempt": record.attempt,
+        "tries": record.tries,
+        "started_at": iso(record.started_at_ms),
+        "ended_at": iso(record.ended_at_ms),
+        "duration_ms": record.ended_at_ms - record.started_at_ms,
+        "stored_bytes": record.stored_bytes,
+        "because": list(record.because),
+        "error": record.error,
+        "erased": record.erased,
+    }
+    if store is not None and record.kind in HAS_VALUE:
+        found |= _value_json(read_value(store, record.record_id))
+    return found
+
+
+def _value_json(value: ReadValue) -> dict[str, object]:
+    return {"value": value.stored, "value_form": "stored", "decodes": value.decoded, "value_note": value.why}
+
+
+def _mark_json(mark: InFlight) -> dict[str, object]:
+    return {
+        "lane": mark.lane,
+        "attempt": mark.attempt,
+        "tries": mark.tries,
+        "started_at": iso(mark.started_at_ms),
+    }

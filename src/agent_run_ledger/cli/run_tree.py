@@ -1,0 +1,207 @@
+"""One run, or one step of it, as a tree for people: every state has a sign and a word, colour only repeats them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.text import Text
+from rich.tree import Tree
+
+from agent_run_ledger.cli.output import ascii_only, text
+from agent_run_ledger.cli.run_json import HAS_VALUE
+from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
+from agent_run_ledger.cli.value_text import value_lines, value_note
+from agent_run_ledger.cli.words import ago_words, clean, counted, duration_words, iso, size_words
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.ledger.run_view import AttemptEnd, AttemptView, DecisionView, RunView, StepView
+from agent_run_ledger.ledger.step_states import StepState
+from agent_run_ledger.ledger.values import read_value
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.views import RecordView
+    from agent_run_ledger.ports import InFlight, Store
+
+_SIGNS: dict[StepState, tuple[str, str, str]] = {
+    StepState.LIVE: ("●", "*", "green"),
+    StepState.RESTORED: ("↺", "=", "blue"),
+    StepState.KEPT: ("○", "o", "dim"),
+    StepState.RUNNING: ("▶", ">", "cyan"),
+    StepState.FAILED: ("✗", "x", "red"),
+    StepState.RESCUED: ("!", "!", "yellow"),
+    StepState.UNCERTAIN: ("?", "?", "magenta"),
+    StepState.WAITING: ("·", "-", "dim"),
+}
+_WORD_WIDTH = max(len(state) for state in StepState)
+_NAME_WIDTH = 28
+_SHOWN_DEPENDENCIES = 3
+
+
+def run_tree(view: RunView, store: Store | None) -> Tree:
+    """Return the tree of a run; with a store, the values of its records too."""
+    row = view.row
+    head = Text.assemble(
+        ("run ", "bold"),
+        text(row.run_id, "bold"),
+        "  ",
+        text(state_words(row.state, view.live), STATE_STYLES[row.state]),
+        text(f" · {row.reason}") if row.reason else "",
+    )
+    tree = Tree(head, guide_style="dim")
+    tree.add(text(f"created {iso(row.created_at_ms)}, last change {_ago(row.updated_at_ms)}"))
+    if view.input_names:
+        tree.add(text(f"inputs: {', '.join(view.input_names)}"))
+    _add_attempts(tree, view)
+    steps = tree.add(text(_steps_words(view), "bold"))
+    width = min(_NAME_WIDTH, max((cell_len(clean(step.definition.name)) for step in view.steps), default=0))
+    for step in view.steps:
+        branch = steps.add(_step_line(step, width))
+        _add_history(branch, step)
+        if store is not None and step.current is not None:
+            _add_value(branch, store, step.current, full=True)
+    if view.decisions:
+        decisions = tree.add(text("decisions", "bold"))
+        for decision in view.decisions:
+            decisions.add(_decision_line(decision))
+    return tree
+
+
+def step_tree(step: StepView, view: RunView, store: Store, *, full: bool) -> Tree:
+    """Return the tree of one step: every record with its times, its reasons and its value."""
+    definition = step.definition
+    tree = Tree(Text.assemble(("step ", "bold"), text(definition.name, "bold"), text(f" of run {view.row.run_id}")))
+    tree.add(_state_text(step.state))
+    if definition.depends_on:
+        tree.add(text(f"depends on {', '.join(definition.depends_on)}"))
+    if definition.version not in ("", "1"):
+        tree.add(text(f"version {definition.version}"))
+    if definition.code_hex:
+        tree.add(text(f"code digest {definition.code_hex}"))
+    for record in step.records:
+        current = step.current is not None and step.current.record_id == record.record_id
+        branch = tree.add(_record_line(record, current=current))
+        _add_reasons(branch, record)
+        _add_value(branch, store, record, full=full)
+    for mark in step.in_flight:
+        tree.add(_mark_text(mark, step.state))
+    return tree
+
+
+def _add_attempts(tree: Tree, view: RunView) -> None:
+    branch = tree.add(text(f"{counted(len(view.attempts), 'attempt')}, generation {view.row.generation}", "bold"))
+    for attempt in view.attempts:
+        branch.add(_attempt_line(attempt))
+
+
+def _attempt_line(attempt: AttemptView) -> Text:
+    parts = [f"started {iso(attempt.started_at_ms)}"]
+    if attempt.ended_at_ms is not None:
+        parts.append(duration_words(attempt.ended_at_ms - attempt.started_at_ms))
+    if attempt.holder.pid is not None:
+        parts.append(f"process {attempt.holder.pid} on {attempt.holder.host}")
+    if attempt.reason:
+        parts.append(attempt.reason)
+    end = "died, nothing says how" if attempt.end is AttemptEnd.DIED else str(attempt.end)
+    return text(f"{attempt.number}  {end}: {' · '.join(parts)}")
+
+
+def _steps_words(view: RunView) -> str:
+    counts = Counter(step.state for step in view.steps)
+    parts = [f"{counts[state]} {state}" for state in StepState if counts[state]]
+    return f"{counted(len(view.steps), 'step')}: {', '.join(parts)}" if parts else "no steps"
+
+
+def _step_line(step: StepView, width: int) -> Text:
+    name = clean(step.definition.name)
+    line = _state_text(step.state)
+    line.append(f"  {name}{' ' * max(0, width - cell_len(name))}")
+    record = step.current
+    if record is not None:
+        line.append(f"  {_record_words(record)}", "dim")
+    needs = step.definition.depends_on
+    if needs:
+        more = f", +{len(needs) - _SHOWN_DEPENDENCIES}" if len(needs) > _SHOWN_DEPENDENCIES else ""
+        arrow = "<-" if ascii_only() else "←"
+        line.append_text(text(f"  {arrow} {', '.join(needs[:_SHOWN_DEPENDENCIES])}{more}", "dim"))
+    if not step.defined:
+        line.append("  (not part of the pipeline any more)", "yellow")
+    return line
+
+
+def _state_text(state: StepState) -> Text:
+    sign, plain, style = _SIGNS[state]
+    return Text(f"{plain if ascii_only() else sign} {state:<{_WORD_WIDTH}}", style=style, overflow="fold")
+
+
+def _record_words(record: RecordView) -> str:
+    parts = [f"attempt {record.attempt}", duration_words(record.ended_at_ms - record.started_at_ms)]
+    if record.kind is RecordKind.RESULT:
+        parts.append("erased" if record.erased else size_words(record.stored_bytes))
+    if record.tries > 1:
+        parts.append(f"try {record.tries}")
+    return " · ".join(parts)
+
+
+def _add_history(branch: Tree, step: StepView) -> None:
+    """Add what the step's line does not say: why it ran, how it failed, and its other records."""
+    if step.current is not None:
+        _add_reasons(branch, step.current)
+    for record in step.records:
+        if step.current is None or record.record_id != step.current.record_id:
+            line = _record_line(record, current=False)
+            branch.add(line.append_text(text(f" · {record.error}")) if record.error else line)
+    for mark in step.in_flight:
+        branch.add(_mark_text(mark, step.state))
+
+
+def _add_reasons(branch: Tree, record: RecordView) -> None:
+    if record.because:
+        branch.add(text(f"ran again because {', '.join(record.because)} changed", "yellow"))
+    if record.error:
+        branch.add(text(record.error, "red"))
+    if record.kind is RecordKind.ABANDONED:
+        branch.add(text("nothing says how it ended: its cost is uncertain", "magenta"))
+
+
+_KIND_WORDS = {
+    RecordKind.RESULT: "result",
+    RecordKind.ERROR: "error",
+    RecordKind.ABANDONED: "abandoned",
+    RecordKind.RESCUED: "rescued",
+}
+
+
+def _record_line(record: RecordView, *, current: bool) -> Text:
+    kind = _KIND_WORDS.get(record.kind, record.kind.name.lower())
+    words = f"{kind}, {_record_words(record)}, ended {iso(record.ended_at_ms)}, leaf {record.leaf_index}"
+    return text(words, "" if current else "dim")
+
+
+def _mark_text(mark: InFlight, state: StepState) -> Text:
+    began = f"started {_ago(mark.started_at_ms)} in attempt {mark.attempt}, try {mark.tries}"
+    if state is StepState.RUNNING:
+        return text(began, "cyan")
+    return text(f"{began}; no attempt lives that could end it: its cost is uncertain", "magenta")
+
+
+def _add_value(branch: Tree, store: Store, record: RecordView, *, full: bool) -> None:
+    if record.kind not in HAS_VALUE:
+        return
+    value = read_value(store, record.record_id)
+    why = value_note(value)
+    if why:
+        branch.add(Text(why, style="yellow" if value.intact else "bold red", overflow="fold"))
+    lines = value_lines(value, full=full)
+    if lines != [""]:
+        branch.add(Text("\n".join(lines), overflow="fold"))
+
+
+def _decision_line(decision: DecisionView) -> Text:
+    words = f"{iso(decision.at_ms)}  {decision.event} by {decision.actor}: {decision.reason}"
+    return text(f"{words} (attempt {decision.attempt})")
+
+
+def _ago(time_ms: int) -> str:
+    return ago_words(time_ms, time.time_ns() // 1_000_000)

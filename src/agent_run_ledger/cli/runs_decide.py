@@ -1,0 +1,94 @@
+"""`arl runs quarantine|release|takeover|cancel`: what people decide about a run, each act recorded with its reason."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from agent_run_ledger.cli.options import Actor, Db, Json, Reason, RunId, Yes
+from agent_run_ledger.kernel.states import RunEvent
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ports import RunRow
+
+_CANCEL_ASKS = "Cancel run {run}? That is for ever: nothing will start it again."
+_TAKEOVER_ASKS = (
+    "Take run {run} over? If another attempt still lives, it can write nothing more from now on: results it has not"
+    " recorded by then are lost, and what they cost is uncertain."
+)
+
+_DONE = {
+    RunEvent.QUARANTINE: "is in QUARANTINE: every start is refused until `arl runs release`",
+    RunEvent.RELEASE: "is released: the next execute() goes on where it was",
+    RunEvent.TAKEOVER: "is taken over: an attempt that held it can write nothing more",
+    RunEvent.CANCEL: "is cancelled for ever; what is recorded stays readable",
+}
+
+
+def quarantine(run: RunId, reason: Reason, actor: Actor = None, db: Db = None, as_json: Json = False) -> None:
+    """Put a run into QUARANTINE: a living attempt starts nothing more, and every start is refused until a release."""
+    _decide(run, RunEvent.QUARANTINE, reason=reason, actor=actor, db=db, as_json=as_json)
+
+
+def release(run: RunId, reason: Reason, actor: Actor = None, db: Db = None, as_json: Json = False) -> None:
+    """Release a run from QUARANTINE, so that the next execute() goes on where it was."""
+    _decide(run, RunEvent.RELEASE, reason=reason, actor=actor, db=db, as_json=as_json)
+
+
+def takeover(
+    run: RunId, reason: Reason, actor: Actor = None, yes: Yes = False, db: Db = None, as_json: Json = False
+) -> None:
+    """Take a stuck run over: the attempt that holds it, dead or alive, can write nothing more."""
+    _confirm(_TAKEOVER_ASKS, run, yes=yes)
+    _decide(run, RunEvent.TAKEOVER, reason=reason, actor=actor, db=db, as_json=as_json)
+
+
+def cancel(
+    run: RunId, reason: Reason, actor: Actor = None, yes: Yes = False, db: Db = None, as_json: Json = False
+) -> None:
+    """Cancel a run for ever; a body that runs may finish and its result is kept, but nothing new starts."""
+    _confirm(_CANCEL_ASKS, run, yes=yes)
+    _decide(run, RunEvent.CANCEL, reason=reason, actor=actor, db=db, as_json=as_json)
+
+
+def _decide(run_id: str, event: RunEvent, *, reason: str, actor: str | None, db: str | None, as_json: bool) -> None:
+    from agent_run_ledger.cli.output import print_json, say
+    from agent_run_ledger.cli.settings import actor_setting
+    from agent_run_ledger.cli.stores import deciding
+    from agent_run_ledger.cli.words import clean
+    from agent_run_ledger.runs.operate import decide
+
+    who = actor_setting(actor).value
+    with deciding(db) as context:
+        row = decide(context, run_id, event, reason=reason, actor=who)
+    if as_json:
+        print_json(_decision_json(row, event, reason, who))
+    else:
+        say(f"run {clean(run_id)} {_DONE[event]}")
+
+
+def _decision_json(row: RunRow, event: RunEvent, reason: str, actor: str) -> dict[str, object]:
+    return {
+        "run_id": row.run_id,
+        "event": str(event),
+        "state": str(row.state),
+        "generation": row.generation,
+        "attempt": row.attempt,
+        "reason": reason,
+        "actor": actor,
+    }
+
+
+def _confirm(question: str, run_id: str, *, yes: bool) -> None:
+    """Ask on a terminal. Refused where the answer is not yes, Misuse where nobody is there to be asked."""
+    from agent_run_ledger.cli.words import clean
+    from agent_run_ledger.errors import Misuse, Refused
+
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Misuse("nobody is here to be asked", code="not_confirmed", hint="give --yes")
+    sys.stderr.write(f"{question.format(run=clean(run_id))} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("nothing was done", code="not_confirmed")

@@ -1,0 +1,167 @@
+"""`arl runs explain`: in words, what each attempt restored and ran and why, and what comes next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_run_ledger.cli.options import Db, Json, RunId
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.run_story import AttemptStory, LiveStep, RunStory
+
+
+def explain(run: RunId, db: Db = None, as_json: Json = False) -> None:
+    """Explain a run: per attempt what was restored, what ran and why, what is uncertain, and what comes next."""
+    from agent_run_ledger.cli.output import print_json
+    from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.ledger.run_story import tell_run
+    from agent_run_ledger.ledger.run_view import view_run
+    from agent_run_ledger.ledger.views import require_run
+
+    with reading(db) as store:
+        story = tell_run(view_run(store, require_run(store.reader(), run)))
+    if as_json:
+        print_json(_story_json(story))
+    else:
+        _print_story(story)
+
+
+def _story_json(story: RunStory) -> dict[str, object]:
+    from agent_run_ledger.cli.run_json import attempt_json, decision_json
+
+    row = story.run.row
+    return {
+        "run_id": row.run_id,
+        "state": str(row.state),
+        "reason": row.reason,
+        "live_attempt": story.run.live,
+        "attempts": [
+            {
+                **attempt_json(told.attempt),
+                "restored": list(told.restored),
+                "live": [
+                    {
+                        "step": step.name,
+                        "state": str(step.state),
+                        "cause": str(step.cause),
+                        "because": list(step.because),
+                        "tries": step.tries,
+                        "error": step.error,
+                    }
+                    for step in told.live
+                ],
+                "kept": list(told.kept),
+                "not_started": list(told.waiting),
+                "code_changed": list(told.code_changed),
+                "steps_added": list(told.added),
+                "steps_removed": list(told.removed),
+                "decisions": [decision_json(decision) for decision in told.decisions],
+            }
+            for told in story.attempts
+        ],
+        "next_execute": str(story.next_answer),
+        "next_execute_words": _next_words(story),
+    }
+
+
+def _print_story(story: RunStory) -> None:
+    from rich.padding import Padding
+
+    from agent_run_ledger.cli.output import console, text
+    from agent_run_ledger.cli.runs_list import state_words
+
+    out = console()
+    row = story.run.row
+    out.print(text(f"Run {row.run_id} is {state_words(row.state, story.run.live)}.", "bold"))
+    if row.reason:
+        out.print(text(f"Recorded reason: {row.reason}."))
+    for told in story.attempts:
+        out.print()
+        out.print(text(_attempt_head(told), "bold"))
+        for line in _attempt_lines(told):
+            out.print(Padding(text(line), (0, 0, 0, 2), expand=False))
+    out.print()
+    out.print(text(f"The next execute(): {_next_words(story)}", "bold"))
+
+
+def _attempt_head(told: AttemptStory) -> str:
+    from agent_run_ledger.cli.words import duration_words, iso
+    from agent_run_ledger.ledger.run_view import AttemptEnd
+
+    attempt = told.attempt
+    ends = {
+        AttemptEnd.DIED: "and died: nothing says how",
+        AttemptEnd.LIVE: "and lives",
+        AttemptEnd.UNKNOWN: "and whether it lives cannot be asked here",
+        AttemptEnd.TAKEN_OVER: "and was taken over",
+        AttemptEnd.QUARANTINED: "and was stopped by a quarantine",
+        AttemptEnd.CANCELLED: "and was cancelled",
+    }
+    end = ends.get(attempt.end, str(attempt.end))
+    if attempt.ended_at_ms is not None:
+        end += f" after {duration_words(attempt.ended_at_ms - attempt.started_at_ms)}"
+    return f"Attempt {attempt.number} started {iso(attempt.started_at_ms)} {end}."
+
+
+def _attempt_lines(told: AttemptStory) -> list[str]:
+    from agent_run_ledger.cli.words import iso
+
+    lines: list[str] = []
+    for names, words in (
+        (told.restored, "restored"),
+        (told.kept, "recorded earlier and not reached"),
+        (told.added, "new in the pipeline"),
+        (told.removed, "no longer in the pipeline"),
+    ):
+        if names:
+            lines.append(f"{words} ({len(names)}): {_listed(names)}")
+    if told.code_changed:
+        lines.append(f"code changed since the attempt before (records are used): {_listed(told.code_changed)}")
+    lines += [_live_line(step) for step in told.live]
+    if told.waiting:
+        lines.append(f"not started ({len(told.waiting)}): {_listed(told.waiting)}")
+    if told.attempt.reason:
+        lines.append(f"it stopped at {told.attempt.reason}")
+    lines += [f"{iso(one.at_ms)} {one.event} by {one.actor}: {one.reason}" for one in told.decisions]
+    return lines
+
+
+def _live_line(step: LiveStep) -> str:
+    from agent_run_ledger.ledger.run_story import Cause
+    from agent_run_ledger.ledger.step_states import StepState
+
+    verbs = {
+        StepState.LIVE: "ran",
+        StepState.FAILED: "failed",
+        StepState.RESCUED: "ran, and its result could only be rescued",
+        StepState.UNCERTAIN: "was started and nothing says how it ended, so its cost is uncertain",
+        StepState.RUNNING: "is running",
+    }
+    causes = {
+        Cause.FIRST: "it had no record",
+        Cause.CHANGED: f"{', '.join(step.because) or 'what it takes'} changed",
+        Cause.ABANDONED: "an earlier attempt left it without a word",
+        Cause.FAILED: "it had failed before",
+        Cause.RESCUED: "its earlier result could not be stored",
+    }
+    tries = f", {step.tries} tries" if step.tries > 1 else ""
+    error = f" with {step.error}" if step.error and step.state is StepState.FAILED else ""
+    return f"{step.name} {verbs.get(step.state, str(step.state))}{error}{tries}; why: {causes[step.cause]}"
+
+
+def _next_words(story: RunStory) -> str:
+    from agent_run_ledger.ledger.run_story import NextAnswer
+
+    row = story.run.row
+    words = {
+        NextAnswer.GOES_ON: f"goes on as attempt {row.attempt + 1}; what is recorded is restored for free",
+        NextAnswer.RETURNS_RECORD: "returns the recorded result; nothing runs",
+        NextAnswer.BUSY: "is answered RunBusy while the live attempt lives; then it goes on from its records",
+        NextAnswer.REFUSED_UNTIL_RELEASE: "is refused until `arl runs release`, then it goes on",
+        NextAnswer.REFUSED_FOR_EVER: "is refused for ever: use a new run id",
+    }
+    return f"with the same inputs it {words[story.next_answer]}. Other inputs are refused."
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names)

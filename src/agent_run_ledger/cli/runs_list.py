@@ -1,0 +1,111 @@
+"""`arl runs list`: the runs of a store, newest first, a page at a time."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_run_ledger.cli.options import Db, Json
+from agent_run_ledger.kernel.states import RunState
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.views import RunSummary
+
+State = Annotated[RunState | None, typer.Option("--state", help="Only runs in this state.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")]
+Before = Annotated[str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one.")]
+
+
+def list_command(
+    state: State = None, limit: Limit = 20, before: Before = None, db: Db = None, as_json: Json = False
+) -> None:
+    """List runs, newest first, with the state they are recorded in and whether an attempt of them lives now."""
+    from agent_run_ledger.cli.output import print_json
+    from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.ledger.views import list_runs
+
+    with reading(db) as store:
+        found = list_runs(store, state=state, before=before, limit=limit + 1)
+        where = store.location
+    page, more = found[:limit], len(found) > limit
+    if as_json:
+        runs = [summary_json(summary) for summary in page]
+        print_json({"runs": runs, "next_before": page[-1].row.run_id if more else None})
+        return
+    _print_table(page, where)
+    if more:
+        _point_on(page[-1].row.run_id)
+
+
+def summary_json(summary: RunSummary) -> dict[str, object]:
+    """Return the documented JSON of one run at a glance."""
+    from agent_run_ledger.cli.words import iso
+
+    row = summary.row
+    return {
+        "run_id": row.run_id,
+        "run_uid": row.run_uid.hex(),
+        "state": str(row.state),
+        "reason": row.reason,
+        "live_attempt": summary.live,
+        "attempt": row.attempt,
+        "generation": row.generation,
+        "steps_recorded": summary.steps_recorded,
+        "steps_total": summary.steps_total,
+        "holder": {"pid": summary.holder.pid, "host": summary.holder.host},
+        "created_at": iso(row.created_at_ms),
+        "updated_at": iso(row.updated_at_ms),
+    }
+
+
+def state_words(state: RunState, live: bool | None) -> str:
+    """Return the state as people should read it: a run that nobody works on is not just "running"."""
+    if state is RunState.RUNNING:
+        return {True: "running", False: "running (no live attempt)", None: "running (live attempt unknown)"}[live]
+    return f"{state} (a body still runs)" if live else str(state)
+
+
+STATE_STYLES = {
+    RunState.RUNNING: "cyan",
+    RunState.COMPLETED: "green",
+    RunState.FAILED: "red",
+    RunState.QUARANTINED: "bold red",
+    RunState.CANCELLED: "yellow",
+    RunState.SUSPENDED: "yellow",
+}
+
+
+def _print_table(page: list[RunSummary], where: str) -> None:
+    from agent_run_ledger.cli.output import console, new_table, say, text
+    from agent_run_ledger.cli.words import ago_words, clean
+
+    if not page:
+        say(f"no such run in {clean(where)}")
+        return
+    table = new_table("RUN", "STATE", "ATTEMPT", "STEPS", "UPDATED", right=("ATTEMPT", "STEPS"))
+    now_ms = time.time_ns() // 1_000_000
+    for summary in page:
+        row = summary.row
+        state = text(state_words(row.state, summary.live), STATE_STYLES[row.state])
+        if row.reason:
+            state.append_text(text(f" · {row.reason}", "dim"))
+        total = "?" if summary.steps_total is None else str(summary.steps_total)
+        steps = text(f"{summary.steps_recorded}/{total}")
+        table.add_row(text(row.run_id), state, text(row.attempt), steps, text(ago_words(row.updated_at_ms, now_ms)))
+    console().print(table)
+
+
+def _point_on(run_id: str) -> None:
+    from agent_run_ledger.cli.output import note
+    from agent_run_ledger.cli.words import clean
+
+    note(f"more: arl runs list --before {quoted(clean(run_id))}")
+
+
+def quoted(word: str) -> str:
+    """Return a word as a shell takes it."""
+    import shlex
+
+    return shlex.quote(word)

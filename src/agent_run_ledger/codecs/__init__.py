@@ -1,0 +1,23 @@
+"""Values to bytes and back, type-exact, never pickle."""
+
+from agent_run_ledger.codecs.annotations import refused_annotation
+from agent_run_ledger.codecs.packing import Packed, pack, unpack, value_digest
+from agent_run_ledger.codecs.refusal import NotFinite
+from agent_run_ledger.codecs.registry import register_codec
+from agent_run_ledger.codecs.rescue import readable
+from agent_run_ledger.codecs.tagging import encode, tree
+from agent_run_ledger.codecs.untagging import decode
+
+__all__ = [
+    "NotFinite",
+    "Packed",
+    "decode",
+    "encode",
+    "pack",
+    "readable",
+    "refused_annotation",
+    "register_codec",
+    "tree",
+    "unpack",
+    "value_digest",
+]

@@ -1,0 +1,149 @@
+"""The error tree: every class answers the caller's question "what may I do next?"."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LedgerError(Exception):
+    """Base of everything this library raises.
+
+    `code` is a stable machine word, `hint` says what to do next, and the message names
+    the run, step or path concerned. `exit_code` is what the command line returns for it,
+    `http_status` what a service answers.
+    """
+
+    code: str = "ledger_error"
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, code: str | None = None, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class Refused(LedgerError):
+    """Nothing changed, and the same call will be refused again."""
+
+    code = "refused"
+    exit_code = 1
+    http_status = 409
+
+
+class Misuse(LedgerError):
+    """The calling program broke the contract of this library."""
+
+    code = "misuse"
+    exit_code = 2
+    http_status = 400
+
+
+class Uncertain(LedgerError):
+    """Something may have happened: reconcile, do not repeat."""
+
+    code = "uncertain"
+    exit_code = 3
+    http_status = 409
+
+
+class Pending(LedgerError):
+    """Nothing is wrong: make the same call again after the decision."""
+
+    code = "pending"
+    exit_code = 4
+    http_status = 202
+
+
+class Unavailable(LedgerError):
+    """Nothing changed, and trying later is safe."""
+
+    code = "unavailable"
+    exit_code = 5
+    http_status = 503
+
+
+class Tampered(LedgerError):
+    """Stored bytes contradict their hash, their checksum or the log."""
+
+    code = "tampered"
+    exit_code = 6
+    http_status = 409
+
+
+class NotAdmitted(LedgerError):
+    """This copy may be old: it has no authority until people admit it."""
+
+    code = "not_admitted"
+    exit_code = 7
+    http_status = 503
+
+
+class InputsChanged(Refused):
+    """The run was started with other inputs; the message names the first path that differs."""
+
+    code = "inputs_changed"
+
+
+class Diverged(Refused):
+    """A step would be called with a fingerprint that the run has not recorded, and the policy is to refuse."""
+
+    code = "diverged"
+
+
+class RunQuarantined(Refused):
+    """The run is in QUARANTINE: every start is refused until a recorded release."""
+
+    code = "run_quarantined"
+
+
+class RunCancelled(Refused):
+    """The run was cancelled, which is for ever."""
+
+    code = "run_cancelled"
+
+
+class Superseded(Refused):
+    """Another attempt took this run over: this attempt may write nothing more."""
+
+    code = "attempt_superseded"
+
+
+class RunBusy(Unavailable):
+    """The run has a live attempt elsewhere; the message says whose and since when."""
+
+    code = "run_busy"
+
+
+class StepTimeout(Uncertain, TimeoutError):
+    """A step did not return within its `timeout_s`; its body may still be running."""
+
+    code = "step_timeout"
+
+
+class Unstorable(Misuse, TypeError):
+    """A value has no type-exact stored form; `path` says where inside the value, `type_name` which type."""
+
+    code = "unstorable"
+
+    def __init__(self, message: str, *, path: str, type_name: str, code: str | None = None, hint: str = "") -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.path = path
+        self.type_name = type_name
+
+
+class ClassGone(Misuse):
+    """A recorded value needs a class that this program no longer has; nothing is run again."""
+
+    code = "class_gone"
+
+
+class Forked(Misuse):
+    """A store, lock or attempt was used in a forked child of the process that opened it."""
+
+    code = "forked"

@@ -1,0 +1,132 @@
+"""What the changes of a log say about its runs, one after another, and which of them no table allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.states import RUN_TRANSITIONS, CallState, RunEvent, RunState
+
+NONE: Final = "none"
+
+_KIND_OF_EVENT: Final[Mapping[RunEvent, RecordKind]] = {
+    RunEvent.START: RecordKind.START,
+    RunEvent.COMPLETE: RecordKind.END,
+    RunEvent.FAIL: RecordKind.END,
+    RunEvent.SUSPEND: RecordKind.END,
+    RunEvent.QUARANTINE: RecordKind.DECISION,
+    RunEvent.RELEASE: RecordKind.DECISION,
+    RunEvent.TAKEOVER: RecordKind.DECISION,
+    RunEvent.CANCEL: RecordKind.DECISION,
+}
+
+STEP_KINDS: Final[Mapping[tuple[str, str], RecordKind | None]] = {
+    (CallState.NONE.value, CallState.STARTED.value): None,
+    (CallState.STARTED.value, CallState.RECORDED.value): RecordKind.RESULT,
+    (CallState.STARTED.value, CallState.FAILED.value): RecordKind.ERROR,
+    (CallState.STARTED.value, CallState.ABANDONED.value): RecordKind.ABANDONED,
+    (CallState.STARTED.value, CallState.RESCUED.value): RecordKind.RESCUED,
+}
+"""Which record goes with a change of a call; None: no record. Every other pair is refused."""
+
+
+def _run_kinds() -> dict[tuple[str, str], frozenset[RecordKind]]:
+    table: dict[tuple[str, str], frozenset[RecordKind]] = {}
+    for (old, event), new in RUN_TRANSITIONS.items():
+        pair = (NONE if old is None else old.value, new.value)
+        table[pair] = table.get(pair, frozenset()) | {_KIND_OF_EVENT[event]}
+    return table
+
+
+RUN_KINDS: Final[Mapping[tuple[str, str], frozenset[RecordKind]]] = _run_kinds()
+"""Which records can go with a change of a run, from the table of run states. Every other pair is refused."""
+
+
+class Track:
+    """Where the log leaves one run. `in_flight` counts calls started and not concluded."""
+
+    __slots__ = ("attempt", "end_record_id", "first_start_id", "generation", "in_flight", "last_leaf", "last_start_id",
+                 "row_seen", "state")  # fmt: skip
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+        self.generation = 0
+        self.attempt = 0
+        self.in_flight = 0
+        self.last_leaf = -1
+        self.first_start_id: int | None = None
+        self.last_start_id: int | None = None
+        self.end_record_id: int | None = None
+        self.row_seen = False
+
+
+class Replay:
+    """Follows every run through the log; a refused change is reported and followed, so that one fault is one report.
+
+    `tracks` is keyed by run_uid in hex.
+    """
+
+    def __init__(self) -> None:
+        self.tracks: dict[str, Track] = {}
+
+    def run_change(
+        self, uid: str, old: str, new: str, generation: int, *, kind: RecordKind | None, record_id: int
+    ) -> list[str]:
+        """Follow a run's change and return what is wrong with it; `kind` and `record_id` are its record's."""
+        track = self.tracks.get(uid)
+        seen = NONE if track is None else track.state
+        wrong: list[str] = []
+        if old != seen:
+            wrong.append(f"the run is said to have been {old}, and it was {seen}")
+        kinds = RUN_KINDS.get((old, new))
+        if kinds is None:
+            wrong.append(f"a run never goes from {old} to {new}")
+        elif kind not in kinds:
+            wrong.append(f"a run does not go from {old} to {new} by {_named(kind)}")
+        if track is None:
+            track = self.tracks[uid] = Track(new)
+            if generation != 1:
+                wrong.append(f"the run begins with generation {generation}, not 1")
+        elif generation < track.generation:
+            wrong.append(f"the generation falls from {track.generation} to {generation}")
+        elif generation == track.generation and (kind is RecordKind.START or old == new):
+            wrong.append(f"another attempt with the same generation {generation}")
+        track.state, track.generation, track.last_leaf = new, generation, record_id >> 16
+        if kind is RecordKind.START:
+            track.attempt += 1
+            track.last_start_id, track.end_record_id = record_id, None
+            if track.first_start_id is None:
+                track.first_start_id = record_id
+        elif kind is RecordKind.END:
+            track.end_record_id = record_id
+        return wrong
+
+    def step_change(
+        self, uid: str, old: str, new: str, generation: int, *, kind: RecordKind | None, leaf_index: int
+    ) -> list[str]:
+        """Follow a change of one call of a run and return what is wrong with it; `kind` is its record's."""
+        wrong: list[str] = []
+        if (old, new) not in STEP_KINDS:
+            wrong.append(f"a call never goes from {old} to {new}")
+        elif kind is not STEP_KINDS[old, new]:
+            wrong.append(f"a call does not go from {old} to {new} by {_named(kind)}")
+        track = self.tracks.get(uid)
+        if track is None:
+            return [*wrong, "a call of a run that never began"]
+        if generation != track.generation:
+            wrong.append(f"a call of generation {generation} in a run of generation {track.generation}")
+        if old == NONE:
+            if track.state != RunState.RUNNING.value:
+                wrong.append(f"a call was started while the run was {track.state}")
+            track.in_flight += 1
+        elif track.in_flight == 0:
+            wrong.append("a call was concluded that was not in flight")
+        else:
+            track.in_flight -= 1
+        track.last_leaf = leaf_index
+        return wrong
+
+
+def _named(kind: RecordKind | None) -> str:
+    return "no record" if kind is None else f"a record {kind.name}"

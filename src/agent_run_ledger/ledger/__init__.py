@@ -1,0 +1,1 @@
+"""RunLedger as people see it: configuration and wiring."""

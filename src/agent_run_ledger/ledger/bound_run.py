@@ -1,0 +1,104 @@
+"""One run of a ledger's steps: execute it, and ask what would happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent_run_ledger.errors import Misuse
+from agent_run_ledger.kernel.policy import LoopDetectorPolicy
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ledger.opened import OpenedStore
+from agent_run_ledger.runs.execute import Request, aexecute, execute
+from agent_run_ledger.runs.explain import StepExplanation, explain_steps
+from agent_run_ledger.runs.inputs import Inputs
+from agent_run_ledger.runs.resolver import Resolver
+from agent_run_ledger.runs.steps import OnChange, Shape, Step
+
+
+class BoundRun:
+    """A handle on one run. It holds nothing open: the attempt lives only inside `execute` and `aexecute`."""
+
+    def __init__(
+        self,
+        run_id: str,
+        *,
+        opened: OpenedStore,
+        steps: Callable[[], Sequence[Step[..., Any]]],
+        policy: LoopDetectorPolicy | None,
+        max_parallel: int,
+        on_change: OnChange,
+        wait_s: float,
+        takeover: bool,
+    ) -> None:
+        self.run_id = run_id
+        self._opened = opened
+        self._steps = steps
+        self._policy = policy
+        self._max_parallel = max_parallel
+        self._on_change = on_change
+        self._wait_s = wait_s
+        self._takeover = takeover
+
+    def execute(self, /, **inputs: Any) -> Any:
+        """Run the pipeline, or go on where it was, and return its result.
+
+        Guarantees: a step with a recorded result is restored and not run; a result is durable before anything that
+        depends on it starts. Returns the terminal step's result, or a dict by step name where there are several.
+        On a completed run: the recorded result. Raises the failing step's own exception; InputsChanged,
+        RunQuarantined, RunCancelled, Diverged (Refused); RunBusy (Unavailable); Pending; Misuse for what is wrong
+        with the program, before any step runs.
+        """
+        request = self._request(inputs)
+        if any(step.shape in (Shape.ASYNC, Shape.ASYNC_GENERATOR) for step in request.steps):
+            return self._execute_on_own_loop(request)
+        return execute(self._opened.context(), request)
+
+    async def aexecute(self, /, **inputs: Any) -> Any:
+        """Do what `execute` does, on the running event loop; sync steps run in threads.
+
+        Cancelled, it waits for a commit under way, cancels async bodies and records nothing of what they did.
+        """
+        request = self._request(inputs)
+        context = await self._opened.off_loop(self._opened.context)
+        return await aexecute(context, request, self._opened.off_loop)
+
+    def explain(self, /, **inputs: Any) -> list[StepExplanation]:
+        """Say for each step whether it would be restored or run, and which paths are why. Runs and writes nothing."""
+        context = self._opened.context()
+        resolver = Resolver(self._request(inputs).steps, Inputs(inputs, limit_bytes=context.limit_bytes))
+        return explain_steps(context.store, context.store.reader().find_run(self.run_id), resolver)
+
+    @property
+    def state(self) -> RunState | None:
+        """The run's recorded state, or None before its first start."""
+        row = self._opened.context().store.reader().find_run(self.run_id)
+        return None if row is None else row.state
+
+    def _execute_on_own_loop(self, request: Request) -> Any:
+        import asyncio
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(aexecute(self._opened.context(), request, self._opened.off_loop))
+        raise Misuse(
+            f"execute of run {self.run_id!r} was called on a running event loop and has async steps",
+            code="running_loop",
+            hint="use `await ledger.aexecute(...)`",
+        )
+
+    def _request(self, inputs: dict[str, Any]) -> Request:
+        steps = self._steps()
+        if not steps:
+            raise Misuse("this ledger has no steps", code="no_steps", hint="register one with @ledger.step")
+        return Request(
+            run_id=self.run_id,
+            steps=steps,
+            inputs=inputs,
+            on_change=self._on_change,
+            max_parallel=self._max_parallel,
+            policy=None if self._policy is None else self._policy.as_stored(),
+            wait_s=self._wait_s,
+            takeover=self._takeover,
+        )

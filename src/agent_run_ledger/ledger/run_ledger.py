@@ -1,0 +1,172 @@
+"""RunLedger as people see it: where the store is, which steps there are, and one run or many."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar, overload
+
+from agent_run_ledger.entropy import SystemEntropy
+from agent_run_ledger.errors import Misuse
+from agent_run_ledger.kernel.policy import LoopDetectorPolicy
+from agent_run_ledger.ledger.bound_run import BoundRun
+from agent_run_ledger.ledger.opened import OpenedStore
+from agent_run_ledger.runs.steps import Environment, Step, parse_on_change
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DB_VARIABLE = "AGENT_RUN_LEDGER_DB"
+DEFAULT_DB = "./agent_run_ledger.db"
+DEFAULT_LIMIT_BYTES = 16 * 1024 * 1024
+DEFAULT_PARALLEL = 8
+
+
+def default_db_path() -> str:
+    """Return the store's path where none is given: the environment's AGENT_RUN_LEDGER_DB, else a file right here."""
+    return os.environ.get(DB_VARIABLE) or DEFAULT_DB
+
+
+class RunLedger:
+    """A set of steps, and the store their runs are recorded in.
+
+    `run_id`: which run `execute` works on; without one a UUIDv7 is made, once per ledger. `db_path`: the SQLite
+    file; see `default_db_path`. `policy`: the loop detector's settings, stored with each run. `create`: whether a
+    missing store is made. `max_parallel`: how many bodies of independent steps run at once in one run.
+    `max_payload_bytes`: the largest value a record may hold, encoded and before compression. `on_change`: what a
+    step does whose fingerprint differs from its record, "rerun" or "refuse". `durability`: "full" or "extra".
+
+    Nothing is opened before the first run. Thread-safe; a context manager that closes the store.
+    """
+
+    def __init__(
+        self,
+        run_id: str | None = None,
+        db_path: str | os.PathLike[str] | None = None,
+        *,
+        policy: LoopDetectorPolicy | None = None,
+        create: bool = True,
+        max_parallel: int = DEFAULT_PARALLEL,
+        max_payload_bytes: int = DEFAULT_LIMIT_BYTES,
+        on_change: str = "rerun",
+        durability: str = "full",
+        steps: Iterable[Step[..., Any]] = (),
+    ) -> None:
+        if policy is not None and not isinstance(policy, LoopDetectorPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse(f"policy must be a LoopDetectorPolicy, not {type(policy).__name__}", code="bad_policy")
+        if isinstance(max_parallel, bool) or not 1 <= max_parallel <= 1024:
+            raise Misuse(
+                f"max_parallel must be a whole number from 1 to 1024, not {max_parallel!r}", code="bad_setting"
+            )
+        if max_payload_bytes < 1:
+            raise Misuse(f"max_payload_bytes must be at least 1, not {max_payload_bytes!r}", code="bad_setting")
+        self.run_id: str = check_run_id(uuid.UUID(bytes=SystemEntropy().uuid7()).hex if run_id is None else run_id)
+        self.db_path: str = os.fspath(default_db_path() if db_path is None else db_path)
+        self.policy = policy
+        self.max_parallel = max_parallel
+        self.on_change = parse_on_change(on_change)
+        self._opened = OpenedStore(self.db_path, create=create, durability=durability, limit_bytes=max_payload_bytes)
+        self._steps: dict[str, Step[..., Any]] = {}
+        self._lock = threading.Lock()
+        for step in steps:
+            self.add(step)
+
+    def __repr__(self) -> str:
+        """Return a short form for messages."""
+        return f"<RunLedger run_id={self.run_id!r} db_path={self.db_path!r} steps={len(self._steps)}>"
+
+    def add(self, step: Step[P, R]) -> Step[P, R]:
+        """Register a Step object and return it. Two steps of one name are Misuse, whichever ledger they come from."""
+        if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse(f"add takes a Step, not {type(step).__name__}", code="bad_step")
+        with self._lock:
+            if step.name in self._steps:
+                raise Misuse(
+                    f"two steps are named {step.name!r}", code="duplicate_step", hint="give one of them another name="
+                )
+            self._steps[step.name] = step
+        return step
+
+    @overload
+    def step(self, fn: Callable[P, R], /) -> Step[P, R]: ...
+    @overload
+    def step(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        depends_on: Iterable[str | Step[..., Any]] = (),
+        environment: Environment = None,
+        version: str = "1",
+        retries: int = 0,
+        retry_base_s: float = 0.5,
+        retry_cap_s: float = 30.0,
+        timeout_s: float | None = None,
+        on_change: str | None = None,
+    ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
+    def step(
+        self, fn: Callable[P, R] | None = None, /, **settings: Any
+    ) -> Step[P, R] | Callable[[Callable[P, R]], Step[P, R]]:
+        """Register a function as a step; with or without settings, which are those of `Step`."""
+        if fn is not None:
+            return self.add(Step(fn, **settings))
+
+        def register(function: Callable[P, R]) -> Step[P, R]:
+            return self.add(Step(function, **settings))
+
+        return register
+
+    @property
+    def steps(self) -> tuple[Step[..., Any], ...]:
+        """The registered steps in the order of registration."""
+        with self._lock:
+            return tuple(self._steps.values())
+
+    def execute(self, /, **inputs: Any) -> Any:
+        """Run or resume this ledger's run; every keyword is an input. See `BoundRun.execute`."""
+        return self.bind(self.run_id).execute(**inputs)
+
+    async def aexecute(self, /, **inputs: Any) -> Any:
+        """Run or resume this ledger's run on the running event loop. See `BoundRun.aexecute`."""
+        return await self.bind(self.run_id).aexecute(**inputs)
+
+    def bind(
+        self, run_id: str, /, *, wait_s: float = 0, on_change: str | None = None, takeover: bool = False
+    ) -> BoundRun:
+        """Return a handle on one of many runs of these steps.
+
+        `wait_s`: how long to wait for another live attempt before RunBusy. `takeover`: become the live attempt even
+        if another one lives; that one can write nothing more.
+        """
+        return BoundRun(
+            check_run_id(run_id),
+            opened=self._opened,
+            steps=lambda: self.steps,
+            policy=self.policy,
+            max_parallel=self.max_parallel,
+            on_change=self.on_change if on_change is None else parse_on_change(on_change),
+            wait_s=wait_s,
+            takeover=takeover,
+        )
+
+    def close(self) -> None:
+        """Release the store. A later run opens it again; a second call does nothing."""
+        self._opened.close()
+
+    def __enter__(self) -> RunLedger:
+        """Return self."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+def check_run_id(run_id: str) -> str:
+    """Return the run id, or refuse one that is not a printable string of 1 to 200 characters."""
+    if not isinstance(run_id, str) or not run_id.strip() or not run_id.isprintable() or len(run_id) > 200:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Misuse(f"a run_id must be a printable string of 1 to 200 characters, not {run_id!r}", code="bad_run_id")
+    return run_id

@@ -1,0 +1,250 @@
+"""The read model of one run: its attempts, its steps and where each of them stands, from the store alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, cast
+
+import orjson
+
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.states import RunEvent, RunState
+from agent_run_ledger.ledger.step_states import StepDefinition, StepState, settle
+from agent_run_ledger.ledger.views import Holder, RecordView, is_live, parse_holder, record_content, view_record
+from agent_run_ledger.ports import InFlight, Reader, RunRow, Store, StoredRecord
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt ended. DIED: nothing says how, so its process was killed or gave up without a word."""
+
+    LIVE = "live"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SUSPENDED = "suspended"
+    QUARANTINED = "quarantined"
+    CANCELLED = "cancelled"
+    TAKEN_OVER = "taken over"
+    DIED = "died"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptView:
+    """One attempt. `ended_at_ms` is None where nothing was recorded at its end; `reason` names what it failed at."""
+
+    number: int
+    generation: int
+    holder: Holder
+    started_at_ms: int
+    ended_at_ms: int | None
+    end: AttemptEnd
+    reason: str
+    steps: tuple[StepDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionView:
+    """What a person did to the run, during or after which attempt."""
+
+    event: str
+    reason: str
+    actor: str
+    attempt: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    """One step: where it stands, the record that stands for it, all its records, and what is in flight.
+
+    `defined` is False for a step that has records but is no longer part of the pipeline.
+    """
+
+    definition: StepDefinition
+    defined: bool
+    state: StepState
+    current: RecordView | None
+    records: tuple[RecordView, ...]
+    in_flight: tuple[InFlight, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """One run. `used` holds the record ids its result rests on, None where it is not completed."""
+
+    row: RunRow
+    live: bool | None
+    attempts: tuple[AttemptView, ...]
+    decisions: tuple[DecisionView, ...]
+    steps: tuple[StepView, ...]
+    used: frozenset[int] | None
+    code_changed: tuple[str, ...]
+    policy: Mapping[str, Any] | None
+    max_parallel: int | None
+    input_names: tuple[str, ...]
+
+
+def view_run(store: Store, row: RunRow) -> RunView:
+    """Return the read model of a run. Reads each of its records once; holds none of their payloads."""
+    reader = store.reader()
+    live = is_live(store, row)
+    told = _Told(reader)
+    for stored in reader.records(row.row_id, kinds=tuple(RecordKind)):
+        told.add(stored)
+    attempts = _attempts(told, row, live)
+    content = told.last_start
+    inputs = content.get("inputs")
+    policy = content.get("policy")
+    return RunView(
+        row=row,
+        live=live,
+        attempts=attempts,
+        decisions=tuple(told.decisions),
+        steps=_steps(told, row, live, attempts, reader.in_flight(row.row_id)),
+        used=told.used,
+        code_changed=told.code_changed,
+        policy=cast("dict[str, Any]", policy) if isinstance(policy, dict) else None,
+        max_parallel=content.get("max_parallel"),
+        input_names=tuple(cast("dict[str, object]", inputs)) if isinstance(inputs, dict) else (),
+    )
+
+
+class _Told:
+    """What the records of a run say, gathered in one pass."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.starts: list[AttemptView] = []
+        self.ends: dict[int, tuple[AttemptEnd, int]] = {}
+        self.decisions: list[DecisionView] = []
+        self.by_step: dict[str, list[RecordView]] = {}
+        self.last_start: Mapping[str, Any] = {}
+        self.used: frozenset[int] | None = None
+        self.code_changed: tuple[str, ...] = ()
+
+    def add(self, stored: StoredRecord) -> None:
+        """Take in one record."""
+        record = stored.record
+        if record.kind is RecordKind.START:
+            self._add_start(stored)
+        elif record.kind is RecordKind.END:
+            self._add_end(stored)
+        elif record.kind is RecordKind.DECISION:
+            content = record_content(record)
+            self.decisions.append(
+                DecisionView(
+                    event=record.name,
+                    reason=str(content.get("reason", "")),
+                    actor=str(content.get("actor", "")),
+                    attempt=record.attempt,
+                    at_ms=record.ended_at_ms,
+                )
+            )
+        else:
+            self.by_step.setdefault(record.name, []).append(view_record(stored))
+
+    def _add_start(self, stored: StoredRecord) -> None:
+        self.last_start = content = record_content(stored.record)
+        generation = self._change(stored).get("generation")
+        self.starts.append(
+            AttemptView(
+                number=stored.record.attempt,
+                generation=generation if isinstance(generation, int) else 0,
+                holder=parse_holder(str(content.get("holder", ""))),
+                started_at_ms=stored.record.started_at_ms,
+                ended_at_ms=None,
+                end=AttemptEnd.UNKNOWN,
+                reason="",
+                steps=StepDefinition.parse_all(content.get("steps")),
+            )
+        )
+
+    def _add_end(self, stored: StoredRecord) -> None:
+        new = str(self._change(stored).get("new", ""))
+        end = AttemptEnd(new) if new in set(AttemptEnd) else AttemptEnd.UNKNOWN
+        self.ends[stored.record.attempt] = (end, stored.record.ended_at_ms)
+        content = record_content(stored.record)
+        if end is AttemptEnd.COMPLETED:
+            self.used = frozenset(content.get("used", ()))
+            self.code_changed = tuple(map(str, content.get("code_changed", ())))
+
+    def _change(self, stored: StoredRecord) -> Mapping[str, object]:
+        """Return the transition that was written with a record, from its leaf; empty where the leaf is not readable."""
+        for event in self._reader.events(first=stored.leaf_index, stop=stored.leaf_index + 1):
+            try:
+                return cast("dict[str, object]", orjson.loads(event.envelope)["changes"][stored.record_id & 0xFFFF])
+            except (ValueError, LookupError, TypeError):
+                return {}
+        return {}
+
+
+def _attempts(told: _Told, row: RunRow, live: bool | None) -> tuple[AttemptView, ...]:
+    ended: list[AttemptView] = []
+    for attempt in told.starts:
+        end, ended_at_ms = told.ends.get(attempt.number, (None, None))
+        if end is None:
+            last = attempt.number == row.attempt
+            end, ended_at_ms = _end_without_record(told, attempt.number, live if last else False)
+        failed_at = _failed_at(told, attempt.number) if end in (AttemptEnd.FAILED, AttemptEnd.SUSPENDED) else ""
+        ended.append(replace(attempt, end=end, ended_at_ms=ended_at_ms, reason=failed_at))
+    return tuple(ended)
+
+
+_DECIDED_END = {
+    RunEvent.QUARANTINE: AttemptEnd.QUARANTINED,
+    RunEvent.CANCEL: AttemptEnd.CANCELLED,
+    RunEvent.TAKEOVER: AttemptEnd.TAKEN_OVER,
+}
+
+
+def _end_without_record(told: _Told, number: int, live: bool | None) -> tuple[AttemptEnd, int | None]:
+    for decision in told.decisions:
+        if decision.attempt == number and decision.event in _DECIDED_END:
+            return _DECIDED_END[RunEvent(decision.event)], decision.at_ms
+    if live is None:
+        return AttemptEnd.UNKNOWN, None
+    return (AttemptEnd.LIVE, None) if live else (AttemptEnd.DIED, None)
+
+
+def _failed_at(told: _Told, number: int) -> str:
+    """Return "step 'x': Type: message" of the first step that was left failed in this attempt."""
+    errors = [
+        records[-1]
+        for records in ([r for r in all_records if r.attempt == number] for all_records in told.by_step.values())
+        if records and records[-1].error
+    ]
+    if not errors:
+        return ""
+    first = min(errors, key=lambda record: record.record_id)
+    return f"step {first.step!r}: {first.error}"
+
+
+def _steps(
+    told: _Told, row: RunRow, live: bool | None, attempts: Sequence[AttemptView], marks: Sequence[InFlight]
+) -> tuple[StepView, ...]:
+    definitions = attempts[-1].steps if attempts else ()
+    known = {definition.name for definition in definitions}
+    strays = tuple(StepDefinition.unknown(name) for name in told.by_step if name not in known)
+    in_flight = {mark.name for mark in marks}
+    running = live is not False and row.state in (RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED)
+    settled = settle(
+        (*definitions, *strays),
+        told.by_step,
+        attempt=row.attempt,
+        used=told.used,
+        in_flight=in_flight,
+        running=running,
+    )
+    return tuple(
+        StepView(
+            definition=definition,
+            defined=definition.name in known,
+            state=settled[definition.name].state,
+            current=settled[definition.name].record,
+            records=tuple(told.by_step.get(definition.name, ())),
+            in_flight=tuple(mark for mark in marks if mark.name == definition.name),
+        )
+        for definition in (*definitions, *strays)
+    )

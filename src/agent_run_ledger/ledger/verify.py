@@ -1,0 +1,342 @@
+"""The auditor's check: reads a whole log once and says everything in which leaves, records, tiles and rows disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from agent_run_ledger.errors import Misuse, Tampered, Unavailable
+from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
+from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_consistency
+from agent_run_ledger.kernel.record import record_mac
+from agent_run_ledger.kernel.replay import Replay, Track
+from agent_run_ledger.kernel.tiles import TILE_WIDTH
+from agent_run_ledger.ledger.proofs import consistency_proof
+from agent_run_ledger.ledger.regrown import RegrownTree
+from agent_run_ledger.ports import Event, Head, Reader, RunRow, StoredRecord
+
+MAX_PROBLEMS = 100
+"""Problems kept with their words; the others are only counted."""
+
+_END_OF_TIME = (1 << 47) - 1  # beyond every leaf index: record ids have 16 bits less than 63
+_PAGE = 500
+_SETTLE_TRIES = 50
+
+# What a read of a forged or torn row can raise: the store's own verdict, or a field that is not of its type.
+_UNREADABLE = (Tampered, ValueError, TypeError)
+
+_POSITIONS = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One contradiction. `leaf_index` is None where it belongs to no leaf."""
+
+    leaf_index: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was read and what is wrong. `root_hex` is the recomputed root, "" where leaves are missing.
+
+    `problems` has the first MAX_PROBLEMS of `problem_count`.
+    """
+
+    leaves: int
+    records: int
+    runs: int
+    log_id_hex: str
+    root_hex: str
+    problems: tuple[Problem, ...]
+    problem_count: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing contradicts anything."""
+        return self.problem_count == 0
+
+
+def verify_log(
+    reader: Reader, *, log_id: bytes | None = None, progress: Callable[[int, int], None] | None = None
+) -> Report:
+    """Read the whole log and return everything that contradicts it; it does not stop at a problem.
+
+    Trusted is nothing but the envelopes' bytes: leaf hashes, tiles, frontier, MACs, the states of every run and its
+    row are recomputed from them. `log_id` (16 bytes) is the log that is meant; without it the first leaf decides.
+    `progress` gets (leaves read, leaves in all). Memory: a third of a KiB for each run, and nothing for a leaf.
+    A log that grows meanwhile is followed; raises Unavailable where one run changes faster than it can be read.
+    """
+    audit = _Audit(reader, log_id, progress)
+    audit.follow()
+    audit.compare_rows()
+    audit.look_for_strays()
+    return audit.report()
+
+
+def verify_extends(reader: Reader, old_size: int, old_root: bytes) -> bool:
+    """Return whether the log still begins with the log of `old_size` leaves that had the 32-byte `old_root`.
+
+    This is for somebody who noted size and root earlier, elsewhere. It rests on the stored tiles: run `verify_log`
+    too. False for a log that is shorter, was changed, or lacks what a proof needs.
+    """
+    head = reader.head()
+    try:
+        new_root = root(head.size, head.frontier)
+        proof = consistency_proof(reader, old_size, head.size)
+    except (Misuse, *_UNREADABLE):
+        return False
+    return verify_consistency(old_size, old_root, head.size, new_root, proof)
+
+
+class _Audit:
+    """One pass over one log. `_at` is the index of the next leaf."""
+
+    def __init__(self, reader: Reader, log_id: bytes | None, progress: Callable[[int, int], None] | None) -> None:
+        self._reader = reader
+        self._progress = progress
+        self._envelopes = EnvelopeCheck(log_id)
+        self._replay = Replay()
+        self._tree = RegrownTree(reader)
+        self._head: Head = reader.head()
+        self._at = 0
+        self._leaves = 0
+        self._records = 0
+        self._problems: list[Problem] = []
+        self._problem_count = 0
+
+    def report(self) -> Report:
+        """Return what was found so far."""
+        frontier = self._tree.frontier()
+        return Report(
+            leaves=self._leaves,
+            records=self._records,
+            runs=len(self._replay.tracks),
+            log_id_hex=self._envelopes.log_id_hex or "",
+            root_hex="" if frontier is None else root(self._leaves, frontier).hex(),
+            problems=tuple(self._problems),
+            problem_count=self._problem_count,
+        )
+
+    def follow(self) -> None:
+        """Read on to the log's present end, and compare the head there."""
+        head = self._head = self._reader.head()
+        if head.size < self._at:
+            self._note(None, f"the head's size fell from {self._at} to {head.size}")
+            return
+        while self._at < head.size:
+            stop = min((self._at // TILE_WIDTH + 1) * TILE_WIDTH, head.size)
+            self._read_leaves(self._at, stop)
+            if self._progress is not None:
+                self._progress(self._at, head.size)
+        frontier = self._tree.frontier()
+        if frontier is not None and head.frontier != frontier:
+            self._note(None, f"the head's frontier is not that of its {head.size} leaves")
+        if head.size == self._leaves:
+            self._note_all(None, self._envelopes.wrong_head(epoch=head.epoch, time_ms=head.time_ms))
+
+    def compare_rows(self) -> None:
+        """Compare every run's row and marks with what the log says of it, although both may go on meanwhile."""
+        listed_at = self._at
+        suspects: list[str] = []
+        for row in self._rows():
+            track = self._replay.tracks.get(row.run_uid.hex())
+            if track is not None:
+                track.row_seen = True
+            if self._row_problems(row):
+                suspects.append(row.run_id)
+        self.follow()
+        for run_id in suspects:
+            self._look_again(run_id)
+        for uid, track in self._replay.tracks.items():
+            if not track.row_seen and (track.first_start_id or 0) >> 16 < listed_at:
+                self._note(track.last_leaf, f"run {uid} is in the log and has no row")
+
+    def look_for_strays(self) -> None:
+        """Report leaves, records and tiles beyond the head, or before the first leaf."""
+        for first, stop in ((-_END_OF_TIME, 0), (self._at, _END_OF_TIME)):
+            events = [event.index for event in islice(self._events(first, stop), MAX_PROBLEMS)]
+            records = [stored.leaf_index for stored in islice(self._leaf_records(first, stop), MAX_PROBLEMS)]
+            size = self._reader.head().size  # read after them: what landed meanwhile is below it
+            for index in events:
+                if not 0 <= index < size:
+                    self._note(index, "a leaf outside the log that the head describes")
+            for index in records:
+                if not 0 <= index < size:
+                    self._note(index, "a record outside the log that the head describes")
+        self._note_all(None, self._tree.stray_tiles())
+
+    def _read_leaves(self, first: int, stop: int) -> None:
+        """Check leaves first ≤ index < stop, and set `_at` behind them or, where all are missing, behind the gap."""
+        events = list(self._events(first, stop))
+        if not events:
+            following = next(self._events(stop, self._head.size), None)
+            stop = self._head.size if following is None else following.index
+        expected = first
+        stored_records = self._leaf_records(first, stop)
+        stored = next(stored_records, None)
+        for event in events:
+            if event.index > expected:
+                self._note_gap(expected, event.index)
+            expected = event.index + 1
+            own: dict[int, StoredRecord] = {}
+            while stored is not None and stored.leaf_index <= event.index:
+                if stored.leaf_index == event.index:
+                    own[stored.record_id & _POSITIONS] = stored
+                else:
+                    self._note(stored.leaf_index, "a record of a leaf that is missing")
+                stored = next(stored_records, None)
+            self._check_leaf(event, own)
+        if expected < stop:
+            self._note_gap(expected, stop)
+        while stored is not None:
+            self._note(stored.leaf_index, "a record of a leaf that is missing")
+            stored = next(stored_records, None)
+        self._at = stop
+
+    def _check_leaf(self, event: Event, own: dict[int, StoredRecord]) -> None:
+        """Check one envelope, its changes and its records; `own` is keyed by position."""
+        self._leaves += 1
+        self._records += len(own)
+        index = event.index
+        changes, wrong = self._envelopes.changes(event.op_id, event.envelope)
+        wrong += self._tree.append(leaf_hash(event.envelope))
+        if wrong:
+            self._note_all(index, wrong)
+        for position, change in enumerate(changes):
+            stored = own.pop(position, None)
+            mac = change.get("mac")
+            if stored is not None or mac is not None:
+                self._check_record(index, position, change["id"], mac, stored)
+            kind = None if stored is None else stored.record.kind
+            uid, old, new, generation = change["id"], change["old"], change["new"], change["generation"]
+            if change["type"] == "step":
+                wrong = self._replay.step_change(uid, old, new, generation, kind=kind, leaf_index=index)
+            elif change["type"] == "run":
+                place = index << 16 | position
+                wrong = self._replay.run_change(uid, old, new, generation, kind=kind, record_id=place)
+            else:
+                continue
+            if wrong:
+                self._note_all(index, [f"change {position}, run {uid}: {text}" for text in wrong])
+        for position in own:
+            self._note(index, f"a record at position {position}, where the leaf has no change")
+
+    def _check_record(self, index: int, position: int, uid: str, mac: str | None, stored: StoredRecord | None) -> None:
+        if stored is None:
+            self._note(index, f"change {position} has the MAC of a record that is not in the store")
+            return
+        if mac is None:
+            self._note(index, f"change {position} has a record and no MAC of it")
+            return
+        record = stored.record
+        try:
+            same = record_mac(record).hex() == mac
+        except (AttributeError, OverflowError, *_UNREADABLE):
+            same = False
+        if not same:
+            self._note(index, f"the record at position {position} is not the one whose MAC the leaf has")
+        elif record.run_uid.hex() != uid:
+            self._note(index, f"the record at position {position} belongs to another run than its change")
+
+    def _look_again(self, run_id: str) -> None:
+        """Compare one run until the log did not move it between two looks; then a difference is a problem."""
+        for _ in range(_SETTLE_TRIES):
+            before = self._at
+            try:
+                row = self._reader.find_run(run_id)
+            except _UNREADABLE as error:
+                self._note(None, f"the row of run {run_id!r} cannot be read: {error}")
+                return
+            if row is None:
+                self._note(None, f"the row of run {run_id!r} was there and is gone")
+                return
+            wrong = self._row_problems(row)
+            self.follow()
+            if not wrong:
+                return
+            track = self._replay.tracks.get(row.run_uid.hex())
+            if track is None or track.last_leaf < before:
+                self._note_all(None if track is None else track.last_leaf, wrong)
+                return
+        raise Unavailable(f"run {run_id!r} changes faster than it can be verified", hint="verify when it is quieter")
+
+    def _row_problems(self, row: RunRow) -> list[str]:
+        track = self._replay.tracks.get(row.run_uid.hex())
+        if track is None:
+            return [f"run {row.run_id!r} has a row and is not in the log"]
+        try:
+            marks = len(self._reader.in_flight(row.row_id))
+        except _UNREADABLE as error:
+            return [f"the marks of run {row.run_id!r} cannot be read: {error}"]
+        return [
+            f"the row of run {row.run_id!r} says {name} {in_row!r}, the log {in_log!r}"
+            for name, in_row, in_log in _compared(row, marks, track)
+            if in_row != in_log
+        ]
+
+    def _rows(self) -> Iterator[RunRow]:
+        before: int | None = None
+        while True:
+            try:
+                page = self._reader.list_runs(state=None, before_row_id=before, limit=_PAGE)
+            except _UNREADABLE as error:
+                self._note(None, f"the rows of runs cannot be read below row {before}: {error}")
+                return
+            yield from page
+            if not page:
+                return
+            before = page[-1].row_id
+
+    def _events(self, first: int, stop: int) -> Iterator[Event]:
+        """Yield what can be read of a range of leaves; what cannot be read is noted and skipped."""
+        last = first - 1
+        try:
+            for event in self._reader.events(first=first, stop=stop):
+                yield event
+                last = event.index
+        except _UNREADABLE as error:
+            if stop - first == 1:
+                self._note(first, f"the leaf cannot be read: {error}")
+                return
+            for index in range(last + 1, min(stop, last + 1 + TILE_WIDTH)):
+                yield from self._events(index, index + 1)
+
+    def _leaf_records(self, first: int, stop: int) -> Iterator[StoredRecord]:
+        """Yield what can be read of the records of a range of leaves; what cannot be read is noted and skipped."""
+        last = -1
+        try:
+            for stored in self._reader.leaf_records(first=first, stop=stop):
+                yield stored
+                last = stored.record_id
+        except _UNREADABLE as error:
+            if stop - first == 1:
+                self._note(first, f"a record cannot be read: {error}")
+                return
+            begin = first if last < 0 else last >> 16
+            for index in range(begin, min(stop, begin + TILE_WIDTH)):
+                yield from (stored for stored in self._leaf_records(index, index + 1) if stored.record_id > last)
+
+    def _note_gap(self, first: int, stop: int) -> None:
+        self._tree.break_off()
+        self._note(first, "the leaf is missing" if stop - first == 1 else f"leaves {first} to {stop - 1} are missing")
+
+    def _note(self, leaf_index: int | None, text: str) -> None:
+        self._problem_count += 1
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append(Problem(leaf_index=leaf_index, text=text))
+
+    def _note_all(self, leaf_index: int | None, texts: list[str]) -> None:
+        for text in texts:
+            self._note(leaf_index, text)
+
+
+def _compared(row: RunRow, marks: int, track: Track) -> Iterator[tuple[str, object, object]]:
+    yield "state", str(row.state), track.state
+    yield "generation", row.generation, track.generation
+    yield "attempt", row.attempt, track.attempt
+    yield "first START record", row.start_record_id, track.first_start_id
+    yield "last START record", row.last_start_record_id, track.last_start_id
+    yield "END record", row.end_record_id, track.end_record_id
+    yield "calls in flight", marks, track.in_flight

@@ -1,0 +1,196 @@
+"""Read models that several commands share: a run at a glance, one record, and what a stored payload says."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+
+from agent_run_ledger.errors import LedgerError, Refused
+from agent_run_ledger.kernel.record import Record, RecordKind
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord
+
+MAX_OPENED_BYTES = 256 * 1024 * 1024
+_ZLIB = 1  # how a payload is packed: docs/formats/record.md
+PROBED = frozenset((RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED))
+"""States in which a body may still be running; a probe on the others would only disturb a start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who said to hold an attempt. For messages only: a pid decides nothing."""
+
+    pid: int | None
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One run at a glance. `live` is None where nobody can say; `steps_total` is None where the graph is erased."""
+
+    row: RunRow
+    live: bool | None
+    holder: Holder
+    steps_recorded: int
+    steps_total: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordView:
+    """One record without its payload. `error` is one line for ERROR and RESCUED records, `because` paths of a rerun."""
+
+    record_id: int
+    leaf_index: int
+    kind: RecordKind
+    step: str
+    attempt: int
+    tries: int
+    started_at_ms: int
+    ended_at_ms: int
+    stored_bytes: int
+    fingerprint: bytes
+    value_sha256: bytes
+    code_hex: str
+    because: tuple[str, ...]
+    error: str
+    erased: bool
+    salt: bytes
+    arguments: Mapping[str, str]
+
+
+def require_run(reader: Reader, run_id: str) -> RunRow:
+    """Return the run; Refused("no_run") for an unknown one."""
+    row = reader.find_run(run_id)
+    if row is None:
+        raise Refused(f"there is no run {run_id!r} in this store", code="no_run", hint="`arl runs list` shows the runs")
+    return row
+
+
+def list_runs(store: Store, *, state: RunState | None, before: str | None, limit: int) -> list[RunSummary]:
+    """Return summaries, newest run first, at most `limit`, older than the run `before`; Refused for an unknown one."""
+    reader = store.reader()
+    before_row_id = None if before is None else require_run(reader, before).row_id
+    rows = reader.list_runs(state=state, before_row_id=before_row_id, limit=limit)
+    return [summarise(store, row) for row in rows]
+
+
+def summarise(store: Store, row: RunRow) -> RunSummary:
+    """Return the summary of one run. Probes the attempt lock of a run that may be live, and gives it back at once."""
+    reader = store.reader()
+    steps = content_of(reader, row.last_start_record_id).get("steps")
+    return RunSummary(
+        row=row,
+        live=is_live(store, row),
+        holder=parse_holder(row.holder),
+        steps_recorded=len({(key.scope, key.name) for key in reader.result_keys(row.row_id)}),
+        steps_total=len(cast("list[object]", steps)) if isinstance(steps, list) else None,
+    )
+
+
+def is_live(store: Store, row: RunRow) -> bool | None:
+    """Return whether an attempt of this run lives in some process now; None where the lock cannot be asked."""
+    if row.state not in PROBED:
+        return False
+    try:
+        lock = store.lock_run(row.run_id)
+    except LedgerError:
+        return None
+    if lock is None:
+        return True
+    lock.release()
+    return False
+
+
+def parse_holder(stored: str) -> Holder:
+    """Return the holder of an attempt from its stored form; empty fields where it says something else."""
+    try:
+        loaded = orjson.loads(stored)
+    except ValueError:
+        return Holder(pid=None, host=stored)
+    if not isinstance(loaded, dict):
+        return Holder(pid=None, host=stored)
+    fields = cast("dict[str, object]", loaded)
+    pid = fields.get("pid")
+    return Holder(pid=pid if isinstance(pid, int) else None, host=str(fields.get("host", "")))
+
+
+def content_of(reader: Reader, record_id: int | None) -> Mapping[str, Any]:
+    """Return what a START, END or DECISION record says; empty where there is none or it cannot be read."""
+    return {} if record_id is None else record_content(reader.record(record_id).record)
+
+
+def record_content(record: Record) -> Mapping[str, Any]:
+    """Return what a START, END or DECISION record says; empty where it cannot be read."""
+    stored = stored_json(record)
+    return cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
+
+
+def view_record(stored: StoredRecord) -> RecordView:
+    """Return one record without its payload."""
+    record = stored.record
+    inputs = _json_object(record.inputs)
+    because = inputs.get("because", [])
+    arguments = inputs.get("a", {})
+    return RecordView(
+        record_id=stored.record_id,
+        leaf_index=stored.leaf_index,
+        kind=record.kind,
+        step=record.name,
+        attempt=record.attempt,
+        tries=record.tries,
+        started_at_ms=record.started_at_ms,
+        ended_at_ms=record.ended_at_ms,
+        stored_bytes=len(record.payload or b""),
+        fingerprint=record.fingerprint,
+        value_sha256=record.value_sha256,
+        code_hex=record.code.hex(),
+        because=tuple(map(str, cast("list[object]", because))) if isinstance(because, list) else (),
+        error=_error_line(record) if record.kind in (RecordKind.ERROR, RecordKind.RESCUED) else "",
+        erased=is_erased(record),
+        salt=record.salt or b"",
+        arguments=cast("Mapping[str, str]", arguments) if isinstance(arguments, dict) else {},
+    )
+
+
+def is_erased(record: Record) -> bool:
+    """Return whether the salt and the payload of the record were deleted; its leaf still proves that it was there."""
+    return not record.salt
+
+
+def stored_json(record: Record) -> object:
+    """Return the payload as tagged JSON, building no value of it; None where there is none or it is damaged."""
+    payload = record.payload
+    if not payload:
+        return None
+    try:
+        if record.encoding == _ZLIB:
+            payload = zlib.decompressobj().decompress(payload, MAX_OPENED_BYTES)
+        return cast("object", orjson.loads(payload))
+    except (ValueError, zlib.error):
+        return None
+
+
+def _json_object(text: bytes | None) -> Mapping[str, object]:
+    try:
+        loaded = orjson.loads(text or b"{}")
+    except ValueError:
+        return {}
+    return cast("dict[str, object]", loaded) if isinstance(loaded, dict) else {}
+
+
+def _error_line(record: Record) -> str:
+    """Return "Type: message" from the stored form, so that no code of the exception's class runs."""
+    if record.kind is RecordKind.RESCUED:
+        return "the result has no exact stored form; what is readable of it was kept"
+    stored = stored_json(record)
+    if not isinstance(stored, dict):
+        return "the error was erased" if is_erased(record) else "an error that cannot be read"
+    fields = cast("dict[str, object]", stored)
+    if "m" not in fields or "t" not in fields:
+        return str(fields)
+    name = str(fields["t"]).partition(":")[2]
+    return f"{name}: {fields['m']}" if fields["m"] else name

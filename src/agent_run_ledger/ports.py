@@ -1,0 +1,287 @@
+"""The contracts between the layers, in prose with "must"; every must has a conformance test in tests/contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.record import Record, RecordKind
+from agent_run_ledger.kernel.states import RunState
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Where time comes from. Time is never a reason to trust: safety rests on generations."""
+
+    def now_ms(self) -> int:
+        """Return Unix time in milliseconds."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Return seconds that never go backwards, for durations and deadlines only."""
+        ...
+
+
+class Entropy(Protocol):
+    """Where randomness comes from."""
+
+    def token(self, size: int) -> bytes:
+        """Return `size` bytes nobody can guess."""
+        ...
+
+    def uuid7(self) -> bytes:
+        """Return a new 16-byte UUIDv7 (RFC 9562), greater than every one returned before by this process."""
+        ...
+
+    def fraction(self) -> float:
+        """Return a number in [0, 1) for jitter; not for secrets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """The mutable projection of one run. `row_id` is local to the store, `run_uid` is what leaves name."""
+
+    row_id: int
+    run_uid: bytes
+    run_id: str
+    state: RunState
+    reason: str
+    generation: int
+    attempt: int
+    created_at_ms: int
+    updated_at_ms: int
+    holder: str
+    parent_row_id: int | None = None
+    start_record_id: int | None = None
+    last_start_record_id: int | None = None
+    end_record_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """A call that was started and not yet concluded. One small row per (run, lane), overwritten by the next start."""
+
+    run_row_id: int
+    lane: int
+    name: str
+    scope: bytes
+    fingerprint: bytes
+    occurrence: int
+    attempt: int
+    tries: int
+    generation: int
+    started_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecord:
+    """A record with its place: `record_id` = leaf index << 16 | position in the leaf's list of changes."""
+
+    record_id: int
+    run_row_id: int
+    record: Record
+
+    @property
+    def leaf_index(self) -> int:
+        """Return the index of the leaf that holds this record's MAC."""
+        return self.record_id >> 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordKey:
+    """What is needed to restore by key, without the payload."""
+
+    record_id: int
+    scope: bytes
+    name: str
+    fingerprint: bytes
+    occurrence: int
+    attempt: int
+    code: bytes
+    value_sha256: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One leaf: its index (0-based), the transaction that wrote it, and the bytes that are hashed."""
+
+    index: int
+    op_id: bytes
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The log's size and its frontier: the roots of the complete subtrees, largest first."""
+
+    size: int
+    frontier: tuple[bytes, ...]
+    epoch: int
+    time_ms: int
+
+
+class Tx(Protocol):
+    """One write transaction. All rows written through it and its one leaf land together or not at all."""
+
+    @property
+    def now_ms(self) -> int:
+        """Unix milliseconds, read after the locks were taken; never below an earlier transaction's."""
+        ...
+
+    def find_run(self, run_id: str) -> RunRow | None:
+        """Return the run with this run_id as the transaction sees it."""
+        ...
+
+    def get_run(self, row_id: int) -> RunRow:
+        """Return the run with this row id; a missing one must raise Tampered."""
+        ...
+
+    def insert_run(self, *, run_uid: bytes, run_id: str, holder: str, parent_row_id: int | None = None) -> RunRow:
+        """Insert a run in state running with generation 1 and attempt 1."""
+        ...
+
+    def update_run(
+        self,
+        row: RunRow,
+        *,
+        state: RunState,
+        reason: str = "",
+        generation: int,
+        attempt: int,
+        holder: str,
+        start_record_id: int | None,
+        last_start_record_id: int | None,
+        end_record_id: int | None,
+    ) -> None:
+        """Write the run's new projection where its generation and state are still those of `row`; else Superseded."""
+        ...
+
+    def add_change(self, change: Change) -> None:
+        """Add a transition without a record to this transaction's leaf."""
+        ...
+
+    def add_record(self, run_row_id: int, record: Record, change: Change) -> int:
+        """Insert `record`, add `change` (whose `mac` must be the record's) to the leaf, return the record id.
+
+        A second RESULT with the same (run, scope, fingerprint, occurrence) must raise Refused("already_recorded").
+        """
+        ...
+
+    def put_in_flight(self, mark: InFlight) -> None:
+        """Write the start mark of a lane, replacing what the lane held."""
+        ...
+
+    def clear_in_flight(self, run_row_id: int, lane: int) -> None:
+        """Remove a lane's mark; a lane without one is no error."""
+        ...
+
+    def in_flight(self, run_row_id: int) -> list[InFlight]:
+        """Return the marks of a run, by lane."""
+        ...
+
+
+class Reader(Protocol):
+    """Reads outside a write transaction; each call sees one consistent state."""
+
+    def head(self) -> Head:
+        """Return the log's head."""
+        ...
+
+    def find_run(self, run_id: str) -> RunRow | None:
+        """Return the run, or None."""
+        ...
+
+    def list_runs(self, *, state: RunState | None, before_row_id: int | None, limit: int) -> list[RunRow]:
+        """Return runs, newest first, at most `limit`, with row ids below `before_row_id`."""
+        ...
+
+    def result_keys(self, run_row_id: int) -> list[RecordKey]:
+        """Return the keys of all RESULT records of a run in the order they were recorded."""
+        ...
+
+    def record(self, record_id: int) -> StoredRecord:
+        """Return one record with its payload; a missing one must raise Tampered."""
+        ...
+
+    def records(
+        self, run_row_id: int, *, kinds: Sequence[RecordKind], after_record_id: int = -1
+    ) -> Iterator[StoredRecord]:
+        """Yield a run's records of these kinds with payloads, in the order recorded, in bounded memory."""
+        ...
+
+    def in_flight(self, run_row_id: int) -> list[InFlight]:
+        """Return the marks of a run, by lane."""
+        ...
+
+    def events(self, *, first: int, stop: int) -> Iterator[Event]:
+        """Yield leaves first ≤ index < stop in order, in bounded memory."""
+        ...
+
+    def leaf_records(self, *, first: int, stop: int) -> Iterator[StoredRecord]:
+        """Yield the records of leaves first ≤ index < stop in order, in bounded memory."""
+        ...
+
+    def tile(self, level: int, index: int) -> bytes | None:
+        """Return the 255 inner nodes of a complete tile (8,160 bytes, heap order, root first), or None."""
+        ...
+
+    def tile_roots(self, level: int, *, first: int, stop: int) -> list[bytes]:
+        """Return the roots of complete tiles first ≤ index < stop of a level."""
+        ...
+
+
+class RunLock(Protocol):
+    """The right to be a run's live attempt. It saves waste; the generation on every write is what is safe."""
+
+    def release(self) -> None:
+        """Give the right back; a second call does nothing."""
+        ...
+
+
+class Store(Protocol):
+    """One provable log with its rows.
+
+    - A transaction must change rows if and only if it appends exactly one leaf, and both must land or neither.
+    - `transact` must run `fn` with the write lock held and the time read after it; `fn` must be called at most
+      once per commit. An exception out of `fn` must roll everything back and pass through.
+    - When the reply to a commit is lost, the store must look for `op_id` under the head lock: found means the
+      commit landed and its value is returned; not found means Unavailable; unreachable means Uncertain.
+    - A lock wait must end in Unavailable, never in going on.
+    - After fork() every use in the child must raise Forked.
+    - `sync=False` must survive the death of the process; it need not survive a power cut before the next synced commit.
+    """
+
+    @property
+    def log_id(self) -> bytes:
+        """The 16-byte id of this log, chosen at creation."""
+        ...
+
+    @property
+    def authority(self) -> bool:
+        """Whether this store may ever hold effects (set by `arl init`)."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """Where the store is, for messages."""
+        ...
+
+    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
+        """Run one transaction. See the class."""
+        ...
+
+    def reader(self) -> Reader:
+        """Return the read side; usable from any thread of this process."""
+        ...
+
+    def lock_run(self, run_id: str) -> RunLock | None:
+        """Try to become the run's live attempt; None when another attempt (any process or thread) is live."""
+        ...
+
+    def close(self) -> None:
+        """Release the store; a second call does nothing."""
+        ...

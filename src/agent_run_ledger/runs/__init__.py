@@ -1,0 +1,1 @@
+"""Runs: pipelines that go on where they were."""

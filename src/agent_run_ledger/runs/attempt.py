@@ -1,0 +1,222 @@
+"""Becoming a run's live attempt: the lock, the state table, and the START transaction."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import Misuse, RunBusy, RunCancelled, RunQuarantined, Tampered, Unavailable
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.states import CallState, RunEvent, RunState, next_run_state
+from agent_run_ledger.ports import Clock, Entropy, InFlight, RunLock, RunRow, Store, Tx
+from agent_run_ledger.runs.inputs import Inputs
+from agent_run_ledger.runs.leaf_check import record_of_run
+
+MAX_STORED_BYTES = 1 << 30
+START_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What every part of a run needs from outside."""
+
+    store: Store
+    clock: Clock
+    entropy: Entropy
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What the program says of a run when an attempt starts: plain values, kept in the START record."""
+
+    steps: list[list[object]]
+    policy: Mapping[str, object] | None
+    max_parallel: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """The live attempt of a run: its row as of the start, and the right to write under its generation."""
+
+    row: RunRow
+    lock: RunLock | None
+
+    def close(self) -> None:
+        """Give the run's lock back. Nothing is written: what was in flight is found by the next attempt."""
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The run was already completed: nothing runs."""
+
+    row: RunRow
+
+
+def holder() -> str:
+    """Return who holds an attempt, for messages only: a pid decides nothing."""
+    return orjson.dumps({"pid": os.getpid(), "host": socket.gethostname()}).decode()
+
+
+def open_attempt(
+    context: Context, run_id: str, *, inputs: Inputs, definition: Definition, takeover: bool
+) -> Attempt | Finished:
+    """Apply the state table to `execute` on this run, once and without waiting.
+
+    Raises RunBusy (another attempt is live), InputsChanged, RunQuarantined, RunCancelled. On success the START
+    record is committed and synced, everything an earlier attempt left in flight is recorded as abandoned, and the
+    generation is one higher than before.
+    """
+    row = context.store.reader().find_run(run_id)
+    if row is not None and (finished := refuse_or_finish(context, row, inputs)) is not None:
+        return finished
+    lock = context.store.lock_run(run_id)
+    if lock is None and not takeover:
+        raise _busy(context, run_id)
+    try:
+        for _ in range(START_TRIES):
+            row = context.store.reader().find_run(run_id)
+            if row is not None and (finished := refuse_or_finish(context, row, inputs)) is not None:
+                if lock is not None:
+                    lock.release()
+                return finished
+            started = _start(context, run_id, row, inputs=inputs, definition=definition)
+            if started is not None:
+                return Attempt(row=started, lock=lock)
+        raise Unavailable(f"run {run_id!r} kept changing while it was being started", code="run_contended")
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def refuse_or_finish(context: Context, row: RunRow, inputs: Inputs) -> Finished | None:
+    """Return Finished for a completed run, None for one that may go on; refuse the rest by the state table."""
+    if row.state is RunState.QUARANTINED:
+        raise RunQuarantined(
+            f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
+            hint=f"look at it with `arl runs show {row.run_id}`, then `arl runs release {row.run_id} --reason ...`",
+        )
+    if row.state is RunState.CANCELLED:
+        raise RunCancelled(f"run {row.run_id!r} was cancelled, which is for ever", hint="use a new run_id")
+    detail, salt = start_detail(context.store, row)
+    inputs.refuse_changed(row.run_id, detail["inputs"], salt)
+    return Finished(row=row) if row.state is RunState.COMPLETED else None
+
+
+def start_detail(store: Store, row: RunRow) -> tuple[Mapping[str, Any], bytes]:
+    """Return the first START record's content and its salt."""
+    if row.start_record_id is None:
+        raise Tampered(f"run {row.run_id!r} has no START record", hint="run `arl verify`")
+    record = record_of_run(store, row, row.start_record_id, RecordKind.START)
+    detail = cast("Mapping[str, Any]", codecs.unpack(record.encoding, record.payload))
+    return detail, record.salt
+
+
+def _busy(context: Context, run_id: str) -> RunBusy:
+    row = context.store.reader().find_run(run_id)
+    who = f" held by {row.holder} since {row.updated_at_ms} ms" if row is not None else ""
+    return RunBusy(
+        f"run {run_id!r} has a live attempt{who}",
+        hint="wait for it (wait_s=...), or take it over with `arl runs takeover` if you know that it is stuck",
+    )
+
+
+def _start(
+    context: Context, run_id: str, before: RunRow | None, *, inputs: Inputs, definition: Definition
+) -> RunRow | None:
+    """Commit one START. None when the run changed since `before` was read."""
+    salt = context.entropy.token(SALT_BYTES)
+    content = {
+        "run_id": run_id,
+        "inputs": inputs.stored(salt),
+        "steps": definition.steps,
+        "policy": definition.policy,
+        "max_parallel": definition.max_parallel,
+        "holder": holder(),
+    }
+    packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
+    run_uid = context.entropy.uuid7() if before is None else before.run_uid
+    now_ms = context.clock.now_ms()
+    record = Record(
+        kind=RecordKind.START,
+        run_uid=run_uid,
+        salt=salt,
+        attempt=1 if before is None else before.attempt + 1,
+        started_at_ms=now_ms,
+        ended_at_ms=now_ms,
+        value_sha256=packed.value_sha256,
+        encoding=packed.encoding,
+        payload=packed.payload,
+    )
+
+    def write(tx: Tx) -> RunRow | None:
+        if tx.find_run(run_id) != before:
+            return None
+        return _write_start(tx, context, run_id, before, record)
+
+    return context.store.transact(context.entropy.uuid7(), write)
+
+
+def _write_start(tx: Tx, context: Context, run_id: str, before: RunRow | None, record: Record) -> RunRow:
+    mac = record_mac(record)
+    if before is None:
+        row = tx.insert_run(run_uid=record.run_uid, run_id=run_id, holder=holder())
+        old, generation = "none", 1
+    else:
+        row, old, generation = before, str(before.state), before.generation + 1
+    new = next_run_state(None if before is None else before.state, RunEvent.START)
+    if new is None:
+        raise Misuse(f"run {run_id!r} cannot start from state {old}", code="bad_state")
+    change = Change(type="run", id=record.run_uid, old=old, new=str(new), generation=generation, mac=mac)
+    record_id = tx.add_record(row.row_id, record, change)
+    for mark in tx.in_flight(row.row_id):
+        _abandon(tx, context, record.run_uid, mark, generation)
+    tx.update_run(
+        row,
+        state=new,
+        generation=generation,
+        attempt=record.attempt,
+        holder=holder(),
+        start_record_id=row.start_record_id if row.start_record_id is not None else record_id,
+        last_start_record_id=record_id,
+        end_record_id=None,
+    )
+    return tx.get_run(row.row_id)
+
+
+def _abandon(tx: Tx, context: Context, run_uid: bytes, mark: InFlight, generation: int) -> None:
+    """Record that a call was started and nothing says how it ended: its cost is uncertain."""
+    record = Record(
+        kind=RecordKind.ABANDONED,
+        run_uid=run_uid,
+        salt=context.entropy.token(SALT_BYTES),
+        scope=mark.scope,
+        name=mark.name,
+        fingerprint=mark.fingerprint,
+        occurrence=mark.occurrence,
+        attempt=mark.attempt,
+        tries=mark.tries,
+        started_at_ms=mark.started_at_ms,
+        ended_at_ms=tx.now_ms,
+    )
+    change = Change(
+        type="step",
+        id=run_uid,
+        old=CallState.STARTED,
+        new=CallState.ABANDONED,
+        generation=generation,
+        mac=record_mac(record),
+    )
+    tx.add_record(mark.run_row_id, record, change)
+    tx.clear_in_flight(mark.run_row_id, mark.lane)

@@ -1,0 +1,178 @@
+"""`execute` and `aexecute`: open an attempt, drive the pipeline with bodies, give the lock back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import Misuse, RunBusy, Tampered
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.ports import RunRow
+from agent_run_ledger.runs.attempt import Attempt, Context, Definition, Finished, open_attempt
+from agent_run_ledger.runs.bodies import SyncBodies, Todo
+from agent_run_ledger.runs.explain import explain_steps
+from agent_run_ledger.runs.inputs import Inputs
+from agent_run_ledger.runs.journal import Journal
+from agent_run_ledger.runs.leaf_check import load_value, record_of_run
+from agent_run_ledger.runs.pipeline import Pipeline
+from agent_run_ledger.runs.resolver import Resolver
+from agent_run_ledger.runs.steps import OnChange, Step
+
+log = logging.getLogger("agent_run_ledger")
+T = TypeVar("T")
+BUSY_POLL_S = 0.05
+
+
+class OffLoop(Protocol):
+    """Runs a blocking function on the store's own thread, shielded from cancellation."""
+
+    def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]:
+        """Return an awaitable of fn's value; a cancelled await still waits for fn to end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One call of `execute`: which run, with which steps and inputs, under which settings."""
+
+    run_id: str
+    steps: Sequence[Step[..., Any]]
+    inputs: Mapping[str, object]
+    on_change: OnChange
+    max_parallel: int
+    policy: Mapping[str, object] | None
+    wait_s: float
+    takeover: bool
+
+
+class Session:
+    """One `execute` between opening the attempt and giving it back. Every method may block on the store."""
+
+    def __init__(self, context: Context, request: Request) -> None:
+        self._context = context
+        self._request = request
+        self._inputs = Inputs(request.inputs, limit_bytes=context.limit_bytes)
+        self._resolver = Resolver(request.steps, self._inputs)
+        self._attempt: Attempt | None = None
+        self._pipeline: Pipeline | None = None
+        for name in self._resolver.plan.unused_inputs:
+            log.warning("run %r: no step takes the input %r", request.run_id, name)
+
+    def try_open(self) -> Finished | None:
+        """Become the live attempt, or return what is finished; RunBusy when another attempt is live."""
+        request = self._request
+        definition = Definition(
+            steps=self._resolver.described(), policy=request.policy, max_parallel=request.max_parallel
+        )
+        opened = open_attempt(
+            self._context, request.run_id, inputs=self._inputs, definition=definition, takeover=request.takeover
+        )
+        if isinstance(opened, Finished):
+            return opened
+        self._attempt = opened
+        self._pipeline = Pipeline(
+            self._context,
+            Journal(self._context, opened),
+            self._resolver,
+            self._context.store.reader().result_keys(opened.row.row_id),
+            on_change=request.on_change,
+            max_parallel=request.max_parallel,
+        )
+        return None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline of the open attempt."""
+        if self._pipeline is None:
+            raise Misuse(f"run {self._request.run_id!r} has no open attempt", code="no_attempt")
+        return self._pipeline
+
+    def recorded_result(self, finished: Finished) -> Any:
+        """Return the result of a completed run, and say in the log what has changed since."""
+        for step in explain_steps(self._context.store, finished.row, self._resolver):
+            if step.because:
+                log.warning(
+                    "run %r is completed and its recorded result is returned; since then step %r changed: %s",
+                    finished.row.run_id,
+                    step.name,
+                    ", ".join(step.because),
+                )
+        return completed_result(self._context, finished.row)
+
+    def close(self) -> None:
+        """Give the attempt back."""
+        if self._attempt is not None:
+            self._attempt.close()
+
+
+def completed_result(context: Context, row: RunRow) -> Any:
+    """Return what a completed run returned: one value, or a dict by step name."""
+    if row.end_record_id is None:
+        raise Tampered(f"run {row.run_id!r} is completed and has no END record", hint="run `arl verify`")
+    end = record_of_run(context.store, row, row.end_record_id, RecordKind.END)
+    content: Any = codecs.unpack(end.encoding, end.payload)
+    results: dict[str, int] = content["results"]
+    values = {
+        name: load_value(context.store, row.run_id, record_id, run_uid=row.run_uid)
+        for name, record_id in results.items()
+    }
+    return next(iter(values.values())) if len(values) == 1 else values
+
+
+def execute(context: Context, request: Request) -> Any:
+    """Run or resume a pipeline from this thread and return its result."""
+    session = Session(context, request)
+    deadline = time.monotonic() + request.wait_s
+    bodies = SyncBodies()
+    try:
+        while True:
+            try:
+                finished = session.try_open()
+                break
+            except RunBusy:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
+        if finished is not None:
+            return session.recorded_result(finished)
+        todo = session.pipeline.start()
+        while not todo.done:
+            todo = session.pipeline.advance(bodies.run(todo))
+        return session.pipeline.result()
+    finally:
+        session.close()
+
+
+async def aexecute(context: Context, request: Request, off_loop: OffLoop) -> Any:
+    """Run or resume a pipeline on this event loop; everything that touches the store runs through `off_loop`."""
+    import asyncio
+
+    from agent_run_ledger.runs.async_bodies import AsyncBodies
+
+    session = await off_loop(lambda: Session(context, request))
+    deadline = time.monotonic() + request.wait_s
+    bodies = AsyncBodies()
+    try:
+        while True:
+            try:
+                finished = await off_loop(session.try_open)
+                break
+            except RunBusy:
+                if time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
+        if finished is not None:
+            return await off_loop(lambda: session.recorded_result(finished))
+        todo: Todo = await off_loop(session.pipeline.start)
+        while not todo.done:
+            outcomes = await bodies.run(todo)
+            todo = await off_loop(partial(session.pipeline.advance, outcomes))
+        return await off_loop(session.pipeline.result)
+    finally:
+        await bodies.close()
+        session.close()

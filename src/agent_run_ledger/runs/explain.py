@@ -1,0 +1,78 @@
+"""What the next `execute` would do with each step, and which argument paths are why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from agent_run_ledger.kernel.binding import ResultSource
+from agent_run_ledger.ports import RecordKey, RunRow, Store
+from agent_run_ledger.runs.leaf_check import load_value
+from agent_run_ledger.runs.recorded import Recorded, Sources
+from agent_run_ledger.runs.resolver import Resolver
+
+
+class Verdict(StrEnum):
+    """What would happen to a step."""
+
+    RESTORED = "restored"
+    RUNS = "runs"
+    DEPENDS = "depends"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepExplanation:
+    """One step: what would happen, and why.
+
+    `because`: paths that differ from its latest record, such as `environment.prompt`, `arguments.report.year`,
+    `version` or `code` (changed code is reused, with a warning). `waits_for`: steps whose results decide.
+    """
+
+    name: str
+    verdict: Verdict
+    because: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+
+
+def explain_steps(store: Store, row: RunRow | None, resolver: Resolver) -> list[StepExplanation]:
+    """Return one explanation per step in the order they would run. Nothing is written and no body runs."""
+    keys = [] if row is None else store.reader().result_keys(row.row_id)
+    recorded = Recorded(store, keys, quiet=True)
+    known: dict[int, RecordKey] = {}
+    explained: list[StepExplanation] = []
+    for index in resolver.plan.order:
+        name = resolver.steps[index].name
+        taken = _results_taken(resolver, index)
+        missing = [resolver.steps[i].name for i in taken if i not in known]
+        if missing:
+            explained.append(StepExplanation(name=name, verdict=Verdict.DEPENDS, waits_for=tuple(missing)))
+            continue
+        identity = resolver.identity(index, lambda i: known[i].value_sha256)
+        hit = recorded.take(identity, resolver.steps[index].code)
+        if hit is not None:
+            known[index] = hit
+            changed = ("code",) if name in recorded.code_changed else ()
+            explained.append(StepExplanation(name=name, verdict=Verdict.RESTORED, because=changed))
+            continue
+        because = recorded.why_not(identity, _sources(store, row, resolver, index, known)) or []
+        explained.append(StepExplanation(name=name, verdict=Verdict.RUNS, because=tuple(because)))
+    return explained
+
+
+def _sources(store: Store, row: RunRow | None, resolver: Resolver, index: int, known: dict[int, RecordKey]) -> Sources:
+    run_id = "" if row is None else row.run_id
+    return {
+        parameter: (resolver.steps[at].name, partial(load_value, store, run_id, known[at].record_id))
+        for parameter, at in resolver.result_arguments(index)
+    }
+
+
+def _results_taken(resolver: Resolver, index: int) -> list[int]:
+    taken: list[int] = []
+    for _, source in resolver.plan.bindings[index].arguments:
+        if isinstance(source, ResultSource):
+            taken.append(source.step_index)
+        elif isinstance(source, tuple):
+            taken.extend(one.step_index for one in source)
+    return taken

@@ -1,0 +1,217 @@
+"""The write side of a live attempt: one commit concludes calls, starts others, and ends the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import Superseded
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.states import CallState, RunState
+from agent_run_ledger.ports import InFlight, RunRow, Tx
+from agent_run_ledger.probes import reach
+from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Attempt, Context
+from agent_run_ledger.runs.calls import CallIdentity
+from agent_run_ledger.runs.leaf_check import load_value
+
+NEW_STATE = {
+    RecordKind.RESULT: CallState.RECORDED,
+    RecordKind.ERROR: CallState.FAILED,
+    RecordKind.RESCUED: CallState.RESCUED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A call that is running: where its mark stands, its step's place in the plan, and since when."""
+
+    lane: int
+    index: int
+    identity: CallIdentity
+    tries: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluded:
+    """A call that ended, with the record that says how."""
+
+    started: Started
+    record: Record
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """What one commit is to write. `end` builds the END content from the record ids of `concluded`."""
+
+    concluded: list[Concluded] = field(default_factory=list[Concluded])
+    starts: list[Started] = field(default_factory=list[Started])
+    end_state: RunState | None = None
+    end_reason: str = ""
+    end: Callable[[Sequence[int]], dict[str, object]] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.concluded and not self.starts and self.end_state is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a commit wrote, and the run's state as it was found under the lock."""
+
+    state: RunState
+    reason: str
+    record_ids: tuple[int, ...]
+
+
+class Journal:
+    """Guarantees: a record and its leaf land together; a superseded attempt writes nothing; a run that was cancelled
+    or quarantined meanwhile keeps results as evidence and starts nothing."""
+
+    def __init__(self, context: Context, attempt: Attempt) -> None:
+        self._context = context
+        self._row: RunRow = attempt.row
+        self.run_id = attempt.row.run_id
+        self.attempt = attempt.row.attempt
+
+    def started(self, lane: int, index: int, identity: CallIdentity, tries: int) -> Started:
+        """Return a start for the next batch."""
+        return Started(lane=lane, index=index, identity=identity, tries=tries, at_ms=self._context.clock.now_ms())
+
+    def conclude(
+        self,
+        started: Started,
+        *,
+        kind: RecordKind,
+        packed: codecs.Packed | None,
+        payload: bytes,
+        because: list[str],
+        code: bytes,
+    ) -> Concluded:
+        """Build the record of a call that ended, outside any lock. `packed` for exact values, else `payload` as is."""
+        salt = self._context.entropy.token(SALT_BYTES)
+        identity = started.identity
+        record = Record(
+            kind=kind,
+            run_uid=self._row.run_uid,
+            salt=salt,
+            scope=identity.scope,
+            name=identity.name,
+            fingerprint=identity.fingerprint,
+            occurrence=identity.occurrence,
+            attempt=self.attempt,
+            tries=started.tries,
+            started_at_ms=started.at_ms,
+            ended_at_ms=self._context.clock.now_ms(),
+            inputs=identity.stored_inputs(salt, because),
+            code=code,
+            value_sha256=b"" if packed is None else packed.value_sha256,
+            encoding=0 if packed is None else packed.encoding,
+            payload=payload if packed is None else packed.payload,
+        )
+        return Concluded(started=started, record=record)
+
+    def commit(self, batch: Batch) -> Written:
+        """Write one batch in one transaction; synced unless it holds start marks only."""
+        macs = [record_mac(item.record) for item in batch.concluded]
+        reach("record.before")
+        synced = bool(batch.concluded) or batch.end_state is not None
+        written = self._context.store.transact(
+            self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced
+        )
+        reach("record.after")
+        return written
+
+    def load(self, record_id: int) -> Any:
+        """Return the value of a record. See `load_value`."""
+        return load_value(self._context.store, self.run_id, record_id, run_uid=self._row.run_uid)
+
+    def _write(self, tx: Tx, batch: Batch, macs: list[bytes]) -> Written:
+        mine = self._row
+        row = tx.get_run(mine.row_id)
+        if row.generation != mine.generation:
+            raise Superseded(
+                f"attempt {mine.attempt} of run {mine.run_id!r} was taken over by generation {row.generation}",
+                hint="this process must stop; its unrecorded results are not part of the run",
+            )
+        live = row.state is RunState.RUNNING
+        record_ids = [self._add(tx, item, mac) for item, mac in zip(batch.concluded, macs, strict=True)]
+        lanes = {item.started.lane for item in batch.concluded}
+        if live:
+            for start in batch.starts:
+                self._mark(tx, start)
+                lanes.discard(start.lane)
+        for lane in lanes:
+            tx.clear_in_flight(mine.row_id, lane)
+        state = row.state
+        if live and batch.end_state is not None:
+            self._end(tx, row, batch, record_ids)
+            state = batch.end_state
+        return Written(state=state, reason=row.reason, record_ids=tuple(record_ids))
+
+    def _add(self, tx: Tx, item: Concluded, mac: bytes) -> int:
+        change = Change(
+            type="step",
+            id=self._row.run_uid,
+            old=CallState.STARTED,
+            new=NEW_STATE[item.record.kind],
+            generation=self._row.generation,
+            mac=mac,
+        )
+        return tx.add_record(self._row.row_id, item.record, change)
+
+    def _mark(self, tx: Tx, start: Started) -> None:
+        mine = self._row
+        identity = start.identity
+        tx.put_in_flight(
+            InFlight(
+                run_row_id=mine.row_id,
+                lane=start.lane,
+                name=identity.name,
+                scope=identity.scope,
+                fingerprint=identity.fingerprint,
+                occurrence=identity.occurrence,
+                attempt=mine.attempt,
+                tries=start.tries,
+                generation=mine.generation,
+                started_at_ms=start.at_ms,
+            )
+        )
+        tx.add_change(
+            Change(type="step", id=mine.run_uid, old=CallState.NONE, new=CallState.STARTED, generation=mine.generation)
+        )
+
+    def _end(self, tx: Tx, row: RunRow, batch: Batch, record_ids: Sequence[int]) -> None:
+        content = batch.end(record_ids) if batch.end is not None else {}
+        packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
+        record = Record(
+            kind=RecordKind.END,
+            run_uid=row.run_uid,
+            salt=self._context.entropy.token(SALT_BYTES),
+            attempt=row.attempt,
+            started_at_ms=tx.now_ms,
+            ended_at_ms=tx.now_ms,
+            value_sha256=packed.value_sha256,
+            encoding=packed.encoding,
+            payload=packed.payload,
+        )
+        state = batch.end_state or row.state
+        change = Change(
+            type="run", id=row.run_uid, old=row.state, new=state, generation=row.generation, mac=record_mac(record)
+        )
+        record_id = tx.add_record(row.row_id, record, change)
+        tx.update_run(
+            row,
+            state=state,
+            reason=batch.end_reason,
+            generation=row.generation,
+            attempt=row.attempt,
+            holder=row.holder,
+            start_record_id=row.start_record_id,
+            last_start_record_id=row.last_start_record_id,
+            end_record_id=record_id,
+        )

@@ -1,0 +1,62 @@
+"""Reads records only after their MAC was found in their leaf: what is not what was recorded is never used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import LedgerError, Tampered
+from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
+from agent_run_ledger.ports import RunRow, Store, StoredRecord
+
+
+def load_value(store: Store, run_id: str, record_id: int, *, run_uid: bytes | None = None) -> Any:
+    """Return the value of a record, checked against its leaf; a class that is gone names step and class.
+
+    Tampered when it is not what was recorded, or not of the run `run_uid` where that is given.
+    """
+    stored = store.reader().record(record_id)
+    check_against_leaf(store, stored)
+    record = stored.record
+    if run_uid is not None and record.run_uid != run_uid:
+        raise Tampered(f"record {record_id} of step {record.name!r} belongs to another run", hint="run `arl verify`")
+    try:
+        return codecs.unpack(record.encoding, record.payload)
+    except LedgerError as error:
+        error.message = f"step {record.name!r} of run {run_id!r}: {error.message}"
+        raise
+
+
+def record_of_run(store: Store, row: RunRow, record_id: int, kind: RecordKind) -> Record:
+    """Return a START or END record that a run's row names, checked against its leaf; Tampered for any other record."""
+    stored = store.reader().record(record_id)
+    check_against_leaf(store, stored)
+    record = stored.record
+    if record.kind is not kind or record.run_uid != row.run_uid:
+        raise Tampered(
+            f"run {row.run_id!r} names record {record_id} as its {kind.name}, which it is not", hint="run `arl verify`"
+        )
+    return record
+
+
+def check_against_leaf(store: Store, stored: StoredRecord) -> None:
+    """Raise Tampered unless the record's MAC stands in its leaf."""
+    try:
+        mac = record_mac(stored.record).hex()
+        for event in store.reader().events(first=stored.leaf_index, stop=stored.leaf_index + 1):
+            changes = orjson.loads(event.envelope)["changes"]
+            position = stored.record_id & 0xFFFF
+            if position < len(changes) and changes[position].get("mac") == mac:
+                return
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        raise _mismatch(stored) from error
+    raise _mismatch(stored)
+
+
+def _mismatch(stored: StoredRecord) -> Tampered:
+    return Tampered(
+        f"record {stored.record_id} of step {stored.record.name!r} does not match its leaf {stored.leaf_index}",
+        hint="run `arl verify`",
+    )

@@ -1,0 +1,64 @@
+"""What people do to a run: quarantine, release, cancel, take over. Each act is a recorded decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import Misuse, Refused
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
+from agent_run_ledger.ports import RunRow, Tx
+from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Context
+
+OPERATOR_EVENTS = (RunEvent.QUARANTINE, RunEvent.RELEASE, RunEvent.CANCEL, RunEvent.TAKEOVER)
+
+
+def decide(context: Context, run_id: str, event: RunEvent, *, reason: str, actor: str) -> RunRow:
+    """Apply one operator event to a run and return its new row.
+
+    Guarantees: the change of state, the DECISION record with reason and actor, and the leaf land together. A
+    takeover raises the generation: the attempt that held the run can write nothing more. Refused("no_run") for an
+    unknown run, Refused("bad_transition") where the table has no such arrow (a completed run stays completed).
+    """
+    if event not in OPERATOR_EVENTS:
+        raise Misuse(f"{event} is not an operator's decision", code="bad_event")
+    if not reason.strip():
+        raise Misuse(f"a {event} needs a reason", code="no_reason", hint="give --reason TEXT")
+    packed = codecs.pack({"event": str(event), "reason": reason, "actor": actor}, limit_bytes=MAX_STORED_BYTES)
+    draft = Record(
+        kind=RecordKind.DECISION,
+        run_uid=b"",
+        salt=context.entropy.token(SALT_BYTES),
+        name=str(event),
+        value_sha256=packed.value_sha256,
+        encoding=packed.encoding,
+        payload=packed.payload,
+    )
+    return context.store.transact(context.entropy.uuid7(), lambda tx: _write(tx, run_id, event, draft, reason))
+
+
+def _write(tx: Tx, run_id: str, event: RunEvent, draft: Record, reason: str) -> RunRow:
+    row = tx.find_run(run_id)
+    if row is None:
+        raise Refused(f"there is no run {run_id!r} in this store", code="no_run", hint="`arl runs list` shows the runs")
+    new = next_run_state(row.state, event)
+    if new is None:
+        raise Refused(f"run {run_id!r} is {row.state}: it cannot {event}", code="bad_transition")
+    generation = row.generation + (1 if event is RunEvent.TAKEOVER else 0)
+    record = replace(draft, run_uid=row.run_uid, attempt=row.attempt, started_at_ms=tx.now_ms, ended_at_ms=tx.now_ms)
+    change = Change(type="run", id=row.run_uid, old=row.state, new=new, generation=generation, mac=record_mac(record))
+    tx.add_record(row.row_id, record, change)
+    tx.update_run(
+        row,
+        state=new,
+        reason=f"operator: {reason}" if new is RunState.QUARANTINED or new is RunState.CANCELLED else "",
+        generation=generation,
+        attempt=row.attempt,
+        holder=row.holder,
+        start_record_id=row.start_record_id,
+        last_start_record_id=row.last_start_record_id,
+        end_record_id=row.end_record_id,
+    )
+    return tx.get_run(row.row_id)

@@ -1,0 +1,284 @@
+"""The pipeline as a state machine without input or output of its own: outcomes in, what to run next out."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import Diverged, LedgerError, Pending, RunCancelled, RunQuarantined, Unstorable
+from agent_run_ledger.kernel.backoff import backoff_s
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports import RecordKey
+from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.bodies import Call, Outcome, Todo
+from agent_run_ledger.runs.calls import CallIdentity
+from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
+from agent_run_ledger.runs.recorded import Recorded
+from agent_run_ledger.runs.resolver import Resolver
+from agent_run_ledger.runs.results import Results
+from agent_run_ledger.runs.steps import OnChange
+
+log = logging.getLogger("agent_run_ledger")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Runnable:
+    """A call that no record answers: what identifies it, why it is not restored, how often it was tried."""
+
+    identity: CallIdentity
+    because: list[str]
+    tries: int = 1
+
+
+class Pipeline:
+    """Drives one attempt of one run.
+
+    Guarantees: a step whose fingerprint is recorded is restored and its body not run; a body runs only after its
+    start is committed and every result it takes is committed; when a step fails, running siblings finish and are
+    recorded, and nothing new starts.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        journal: Journal,
+        resolver: Resolver,
+        recorded: Sequence[RecordKey],
+        *,
+        on_change: OnChange,
+        max_parallel: int,
+    ) -> None:
+        self._context = context
+        self._journal = journal
+        self._resolver = resolver
+        self._recorded = Recorded(context.store, recorded)
+        self._on_change = on_change
+        self._results = Results(journal, resolver)
+        bindings = resolver.plan.bindings
+        self._waiting = [len(binding.dependencies) for binding in bindings]
+        self._dependants: list[list[int]] = [[] for _ in bindings]
+        for binding in bindings:
+            for needed in binding.dependencies:
+                self._dependants[needed].append(binding.step_index)
+        self._ready = [index for index, count in enumerate(self._waiting) if count == 0]
+        self._runnable: list[int] = []
+        self._calls: dict[int, _Runnable] = {}
+        self._delayed: list[tuple[float, int]] = []
+        self._free_lanes = list(range(max_parallel - 1, -1, -1))
+        self._running: dict[tuple[int, int], Started] = {}
+        self._failure: Exception | None = None
+        self._failed_at = ""
+        self._left = len(bindings)
+
+    def start(self) -> Todo:
+        """Return the first thing to do."""
+        return self._proceed(Batch())
+
+    def advance(self, outcomes: Sequence[Outcome]) -> Todo:
+        """Record how these bodies ended and return what to do next.
+
+        Raises the step's own exception (or RunCancelled, RunQuarantined, Pending, ...) once nothing runs any more.
+        """
+        batch = Batch()
+        for outcome in outcomes:
+            self._conclude(outcome, batch)
+        return self._proceed(batch)
+
+    def result(self) -> Any:
+        """Return the terminal step's result, or a dict by step name where there are several."""
+        terminals = self._resolver.plan.terminals
+        values = {self._resolver.steps[index].name: self._results.take(index) for index in terminals}
+        return next(iter(values.values())) if len(values) == 1 else values
+
+    # -- what ended -------------------------------------------------------------------------------------------
+
+    def _conclude(self, outcome: Outcome, batch: Batch) -> None:
+        started = self._running.pop(outcome.call.ticket)
+        self._free_lanes.append(started.lane)
+        step = outcome.call.step
+        because = self._calls[outcome.call.index].because
+        kind, packed, payload = RecordKind.RESULT, None, b""
+        failure = outcome.error
+        if failure is None:
+            try:
+                packed = codecs.pack(outcome.value, limit_bytes=self._context.limit_bytes)
+            except Unstorable as error:  # what was paid for is kept readable
+                kind, failure = RecordKind.RESCUED, error
+                payload = codecs.readable(outcome.value, limit_bytes=self._context.limit_bytes)
+                error.message = f"step {step.name!r} of run {self._journal.run_id!r}: {error.message}"
+        else:
+            kind = RecordKind.ERROR
+            packed, payload = self._pack_error(failure)
+        batch.concluded.append(
+            self._journal.conclude(started, kind=kind, packed=packed, payload=payload, because=because, code=step.code)
+        )
+        if failure is not None:
+            self._errored(outcome.call, failure)
+        elif packed is not None:
+            del self._calls[outcome.call.index]
+            self._results.live(outcome.call.index, packed)
+            self._settle(outcome.call.index)
+
+    def _pack_error(self, error: Exception) -> tuple[codecs.Packed | None, bytes]:
+        try:
+            return codecs.pack(error, limit_bytes=self._context.limit_bytes), b""
+        except LedgerError:
+            return None, codecs.readable(error, limit_bytes=self._context.limit_bytes)
+
+    def _errored(self, call: Call, error: Exception) -> None:
+        """Try again after a wait, or fail. Our own errors are never tried again, except a timeout."""
+        step, runnable = call.step, self._calls[call.index]
+        ours = isinstance(error, LedgerError) and error.code != "step_timeout"
+        if ours or self._failure is not None or runnable.tries > step.retries:
+            self._fail(error, step.name)
+            return
+        wait_s = backoff_s(
+            runnable.tries,
+            base_s=step.retry_base_s,
+            cap_s=step.retry_cap_s,
+            fraction=self._context.entropy.fraction(),
+        )
+        log.warning("step %r raised %s; trying again in %.2f s", step.name, type(error).__name__, wait_s)
+        runnable.tries += 1
+        heapq.heappush(self._delayed, (self._context.clock.monotonic_s() + wait_s, call.index))
+
+    def _fail(self, error: Exception, step_name: str) -> None:
+        if self._failure is None:
+            self._failure, self._failed_at = error, step_name
+        elif error is not self._failure:
+            self._failure.add_note(f"step {step_name!r} failed too: {error!r}")
+        self._ready.clear()
+        self._runnable.clear()
+        self._delayed.clear()
+
+    def _settle(self, index: int) -> None:
+        """A step has its result: what waited for it alone may be looked at."""
+        self._left -= 1
+        if self._failure is not None:
+            return
+        for dependant in self._dependants[index]:
+            self._waiting[dependant] -= 1
+            if self._waiting[dependant] == 0:
+                heapq.heappush(self._ready, dependant)
+
+    # -- what comes next --------------------------------------------------------------------------------------
+
+    def _proceed(self, batch: Batch) -> Todo:
+        launch = self._choose(batch)
+        if self._failure is not None and not self._running:
+            batch.end_state = RunState.SUSPENDED if isinstance(self._failure, Pending) else RunState.FAILED
+            batch.end_reason = f"step {self._failed_at!r}: {type(self._failure).__name__}"
+        elif self._left == 0:
+            batch.end_state = RunState.COMPLETED
+            batch.end = lambda record_ids: self._end_content(batch, record_ids)
+        if not batch.empty:
+            self._committed(batch, self._journal.commit(batch))
+        if self._failure is not None:
+            if not self._running:
+                raise self._failure
+            launch = [call for call in launch if call.ticket in self._running]
+        wait_s = max(0.0, self._delayed[0][0] - self._context.clock.monotonic_s()) if self._delayed else None
+        return Todo(launch=launch, wait_s=wait_s, done=self._left == 0)
+
+    def _choose(self, batch: Batch) -> list[Call]:
+        """Restore all that can be restored, then start what fits into the free lanes."""
+        if self._delayed:
+            now_s = self._context.clock.monotonic_s()
+            while self._delayed and self._delayed[0][0] <= now_s:
+                heapq.heappush(self._runnable, heapq.heappop(self._delayed)[1])
+        launch: list[Call] = []
+        index = 0
+        try:
+            while self._ready:
+                index = heapq.heappop(self._ready)
+                self._look_up(index)
+            while self._runnable and self._free_lanes:
+                index = heapq.heappop(self._runnable)
+                launch.append(self._launch(index, batch))
+        except LedgerError as error:
+            self._withdraw(batch)
+            self._fail(error, self._resolver.steps[index].name)
+            return []
+        return launch
+
+    def _withdraw(self, batch: Batch) -> None:
+        """Take back starts that are not committed: their bodies never run."""
+        withdrawn = {id(start) for start in batch.starts}
+        for ticket, started in list(self._running.items()):
+            if id(started) in withdrawn:
+                del self._running[ticket]
+                self._free_lanes.append(started.lane)
+        batch.starts.clear()
+
+    def _look_up(self, index: int) -> None:
+        step = self._resolver.steps[index]
+        identity = self._resolver.identity(index, self._results.digest)
+        hit = self._recorded.take(identity, step.code)
+        if hit is not None:
+            self._results.restored(index, hit.record_id, hit.value_sha256)
+            self._results.consumed(index)
+            self._settle(index)
+            return
+        sources = {
+            parameter: (self._resolver.steps[at].name, partial(self._results.peek, at))
+            for parameter, at in self._resolver.result_arguments(index)
+        }
+        because = self._recorded.why_not(identity, sources)
+        if because is not None:
+            words = ", ".join(because) or "its fingerprint"
+            where = f"step {step.name!r} of run {self._journal.run_id!r}"
+            if (step.on_change or self._on_change) is OnChange.REFUSE:
+                raise Diverged(
+                    f"{where} differs from its record: {words} changed",
+                    hint="use on_change='rerun', a new run_id, or what was recorded",
+                )
+            log.warning("%s runs again: %s changed", where, words)
+        self._calls[index] = _Runnable(identity=identity, because=because or [])
+        heapq.heappush(self._runnable, index)
+
+    def _launch(self, index: int, batch: Batch) -> Call:
+        step, runnable = self._resolver.steps[index], self._calls[index]
+        args, kwargs = self._resolver.arguments(index, lambda i: self._results.take_as_argument(i, step.name))
+        if runnable.tries == 1:
+            self._results.consumed(index)
+        lane = self._free_lanes.pop()
+        started = self._journal.started(lane, index, runnable.identity, runnable.tries)
+        batch.starts.append(started)
+        call = Call(index=index, lane=lane, step=step, args=args, kwargs=kwargs)
+        self._running[call.ticket] = started
+        return call
+
+    # -- what was committed -----------------------------------------------------------------------------------
+
+    def _end_content(self, batch: Batch, record_ids: Sequence[int]) -> dict[str, object]:
+        """Return what the END record keeps: the results of the terminal steps, and every record that was used."""
+        ids = self._results.record_ids()
+        for item, record_id in zip(batch.concluded, record_ids, strict=True):
+            if item.record.kind is RecordKind.RESULT:
+                ids[item.started.index] = record_id
+        steps = self._resolver.steps
+        return {
+            "results": {steps[index].name: ids[index] for index in self._resolver.plan.terminals},
+            "used": sorted(ids.values()),
+            "code_changed": self._recorded.code_changed,
+        }
+
+    def _committed(self, batch: Batch, written: Written) -> None:
+        for item, record_id in zip(batch.concluded, written.record_ids, strict=True):
+            if item.record.kind is RecordKind.RESULT:
+                self._results.landed(item.started.index, record_id)
+        if written.state not in (RunState.CANCELLED, RunState.QUARANTINED):
+            return
+        self._withdraw(batch)
+        self._left = max(self._left, 1)  # whatever was recorded, a stopped run is not done
+        words = f"run {self._journal.run_id!r} was {written.state} while it ran ({written.reason})"
+        stopped = RunCancelled(words) if written.state is RunState.CANCELLED else RunQuarantined(words)
+        if not isinstance(self._failure, RunCancelled | RunQuarantined):
+            self._failure = None
+        self._fail(stopped, "")

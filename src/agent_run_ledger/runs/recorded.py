@@ -1,0 +1,86 @@
+"""What a run has recorded: found by call key, and compared with when a call is not found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.kernel.digests import short_digest
+from agent_run_ledger.kernel.record import Record
+from agent_run_ledger.ports import RecordKey, Store
+from agent_run_ledger.runs.calls import CallIdentity
+from agent_run_ledger.runs.differences import deep_difference
+from agent_run_ledger.runs.leaf_check import check_against_leaf, load_value
+
+log = logging.getLogger("agent_run_ledger")
+
+Sources = Mapping[str, tuple[str, Callable[[], Any]]]
+"""Per parameter that takes a result: the name of the step it comes from, and how to read its value now."""
+
+
+class Recorded:
+    """The RESULT records of a run. Each one is consumed at most once per attempt."""
+
+    def __init__(self, store: Store, keys: Sequence[RecordKey], *, quiet: bool = False) -> None:
+        self._store = store
+        self._quiet = quiet
+        self._by_key = {(key.scope, key.name, key.fingerprint, key.occurrence): key for key in keys}
+        self._unconsumed: dict[tuple[bytes, str], dict[int, None]] = {}
+        for key in keys:
+            self._unconsumed.setdefault((key.scope, key.name), {})[key.record_id] = None
+        self._unchecked = {key.record_id: None for key in keys}
+        self.code_changed: list[str] = []
+
+    def take(self, identity: CallIdentity, code: bytes) -> RecordKey | None:
+        """Return the record of this call and consume it, or None. Changed code is noted and warned of; reuse stays.
+
+        None only when no record was made unfindable: then Tampered, for a body would run again that was recorded.
+        """
+        hit = self._by_key.get(identity.key)
+        if hit is None:
+            self._check_the_others()
+            return None
+        self._unconsumed[hit.scope, hit.name].pop(hit.record_id, None)
+        self._unchecked.pop(hit.record_id, None)
+        if hit.code and code and hit.code != code:
+            self.code_changed.append(hit.name)
+            if not self._quiet:
+                log.warning("step %r: its code changed since it was recorded; the record is used", hit.name)
+        return hit
+
+    def why_not(self, identity: CallIdentity, sources: Sources) -> list[str] | None:
+        """Return the paths in which this call differs from the latest unconsumed record of its step; None without one.
+
+        `sources` tells for an argument that takes a result whose it is and how to read it now: then the path goes
+        into the value, as in `arguments.report.year`.
+        """
+        earlier = self._unconsumed.get((identity.scope, identity.name))
+        if not earlier:
+            return None
+        record = self._store.reader().record(max(earlier)).record
+        paths = identity.differences(record.inputs, record.salt)
+        return [self._deepened(path, record, sources) for path in paths]
+
+    def _check_the_others(self) -> None:
+        while self._unchecked:
+            check_against_leaf(self._store, self._store.reader().record(self._unchecked.popitem()[0]))
+
+    def _deepened(self, path: str, record: Record, sources: Sources) -> str:
+        parameter = path.removeprefix("arguments.")
+        if parameter == path or parameter not in sources:
+            return path
+        producer, read_now = sources[parameter]
+        tag = orjson.loads(record.inputs)["a"].get(parameter)
+        for key in self._by_key.values():
+            if key.name == producer and short_digest(record.salt, f"a.{parameter}", key.value_sha256) == tag:
+                try:
+                    before = load_value(self._store, "", key.record_id)
+                    deeper = deep_difference(before, read_now())
+                except LedgerError:  # a value that cannot be read any more: the argument's name has to do
+                    return path
+                return path + (deeper or "")
+        return path

@@ -1,0 +1,218 @@
+"""Steps: a named function with what makes its record its own."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import Misuse
+from agent_run_ledger.kernel.binding import Parameter, ParameterKind, StepSpec
+from agent_run_ledger.kernel.code_digest import digest_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Environment = Mapping[str, object] | Callable[[], Mapping[str, object]] | None
+
+_KINDS: dict[object, ParameterKind] = {
+    inspect.Parameter.POSITIONAL_ONLY: "positional_only",
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional",
+    inspect.Parameter.KEYWORD_ONLY: "keyword_only",
+    inspect.Parameter.VAR_POSITIONAL: "var_positional",
+    inspect.Parameter.VAR_KEYWORD: "var_keyword",
+}
+
+
+class Shape(StrEnum):
+    """How a step's function is called. Generators are exhausted: their result is the list of their items."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    GENERATOR = "generator"
+    ASYNC_GENERATOR = "async_generator"
+
+
+class OnChange(StrEnum):
+    """What a step does when its fingerprint differs from the one its run has recorded."""
+
+    RERUN = "rerun"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """The explicit source of a parameter: `data: Annotated[dict, From("fetch")]`."""
+
+    step: str
+
+
+class Step(Generic[P, R]):
+    """One named function of a pipeline.
+
+    Guarantees: the name, version, environment and every bound input enter the fingerprint; nothing else does. A
+    result is recorded once per fingerprint and run. Calling a step outside a run raises Misuse; `plain` is the bare
+    function.
+
+    `name`: unique in its ledger, the function's name by default. `depends_on`: step names, function names or Step
+    objects. `environment`: what shapes the result beside the inputs (model, prompt, settings), a mapping or a
+    function returning one, read once per attempt. `version`: change it to make the step run again. `retries`: how
+    often an exception is tried again within one attempt, with exponential backoff and full jitter from
+    `retry_base_s` up to `retry_cap_s` seconds. `timeout_s`: seconds until StepTimeout (a sync body's thread goes on;
+    its late result is discarded). `on_change`: "rerun" or "refuse", the run's own setting by default.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        /,
+        *,
+        name: str | None = None,
+        depends_on: Iterable[str | Step[..., Any]] = (),
+        environment: Environment = None,
+        version: str = "1",
+        retries: int = 0,
+        retry_base_s: float = 0.5,
+        retry_cap_s: float = 30.0,
+        timeout_s: float | None = None,
+        on_change: str | None = None,
+    ) -> None:
+        if isinstance(depends_on, str):
+            raise Misuse(f"depends_on takes a list of steps, not the string {depends_on!r}", code="bad_step")
+        self.plain: Callable[P, R] = fn
+        self.function_name: str = getattr(fn, "__name__", type(fn).__name__)
+        self.name: str = self.function_name if name is None else name
+        self.depends_on: tuple[str, ...] = tuple(d.name if isinstance(d, Step) else d for d in depends_on)
+        self.environment: Environment = environment
+        self.version: str = version
+        self.retries: int = retries
+        self.retry_base_s: float = retry_base_s
+        self.retry_cap_s: float = retry_cap_s
+        self.timeout_s: float | None = timeout_s
+        self.on_change: OnChange | None = None if on_change is None else parse_on_change(on_change)
+        self._check_settings()
+        self.shape: Shape = _shape(fn)
+        self.parameters, self.defaults = _parameters(fn, self.name)
+        self.code: bytes = digest_of(fn)
+        self.__doc__ = getattr(fn, "__doc__", None)
+        self.__name__ = self.function_name
+
+    def __repr__(self) -> str:
+        """Return a short form for messages."""
+        return f"<Step {self.name!r} of {self.function_name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Refuse: a pipeline's steps are called by `execute`, never by hand."""
+        raise Misuse(
+            f"step {self.name!r} was called outside a run",
+            code="outside_run",
+            hint="call ledger.execute(...), or step.plain(...) to call the function without recording",
+        )
+
+    @property
+    def spec(self) -> StepSpec:
+        """The part of the step that binding needs."""
+        return StepSpec(
+            name=self.name,
+            function_name=self.function_name,
+            depends_on=self.depends_on,
+            parameters=self.parameters,
+        )
+
+    def read_environment(self) -> Mapping[str, object]:
+        """Return the declared environment as it is now; anything but a mapping with string keys is Misuse."""
+        declared = self.environment() if callable(self.environment) else self.environment
+        if declared is None:
+            return {}
+        if not isinstance(declared, Mapping) or not all(isinstance(key, str) for key in declared):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse(f"the environment of step {self.name!r} must be a mapping with string keys", code="bad_step")
+        return declared
+
+    def _check_settings(self) -> None:
+        wrong = None
+        if not callable(self.plain):
+            wrong = "is not callable"
+        elif not isinstance(self.name, str) or not self.name or not self.name.isprintable() or len(self.name) > 200:  # pyright: ignore[reportUnnecessaryIsInstance]
+            wrong = "needs a printable name of 1 to 200 characters"
+        elif not isinstance(self.version, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            wrong = "needs a string as version"
+        elif isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            wrong = "needs retries to be a whole number from 0 on"
+        elif not 0 <= self.retry_base_s <= self.retry_cap_s:
+            wrong = "needs 0 <= retry_base_s <= retry_cap_s"
+        elif self.timeout_s is not None and not self.timeout_s > 0:
+            wrong = "needs timeout_s above 0"
+        if wrong is not None:
+            raise Misuse(f"step {self.name!r} {wrong}", code="bad_step")
+
+
+def parse_on_change(value: str) -> OnChange:
+    """Return the policy named by `value`; an unknown one is Misuse."""
+    try:
+        return OnChange(value)
+    except ValueError:
+        known = ", ".join(repr(str(choice)) for choice in OnChange)
+        raise Misuse(f"on_change must be one of {known}, not {value!r}", code="bad_step") from None
+
+
+def _shape(fn: Callable[..., object]) -> Shape:
+    bare: Any = fn
+    while isinstance(bare, functools.partial):
+        bare = bare.func
+    if not inspect.isroutine(bare):
+        bare = type(bare).__call__
+    if inspect.isasyncgenfunction(bare):
+        return Shape.ASYNC_GENERATOR
+    if inspect.iscoroutinefunction(bare):
+        return Shape.ASYNC
+    if inspect.isgeneratorfunction(bare):
+        return Shape.GENERATOR
+    return Shape.SYNC
+
+
+def _parameters(fn: Callable[..., object], name: str) -> tuple[tuple[Parameter, ...], dict[str, object]]:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError) as error:
+        raise Misuse(
+            f"step {name!r}: its function has no readable signature", code="bad_step", hint="wrap it in a def"
+        ) from error
+    annotations = _annotations(fn)
+    refused = codecs.refused_annotation(annotations.get("return", signature.return_annotation))
+    if refused is not None and _shape(fn) not in (Shape.GENERATOR, Shape.ASYNC_GENERATOR):
+        raise Misuse(
+            f"step {name!r} returns what cannot be stored: {refused}", code="unstorable", hint="return plain values"
+        )
+    defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not inspect.Parameter.empty}
+    parameters = tuple(
+        Parameter(
+            name=parameter.name,
+            kind=_KINDS[parameter.kind],
+            required=parameter.default is inspect.Parameter.empty
+            and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD),
+            source=_source(annotations.get(parameter.name, parameter.annotation)),
+        )
+        for parameter in signature.parameters.values()
+    )
+    return parameters, defaults
+
+
+def _annotations(fn: Callable[..., object]) -> dict[str, Any]:
+    if not getattr(fn, "__annotations__", None):
+        return {}
+    try:
+        return typing.get_type_hints(fn, include_extras=True)
+    except Exception:  # names that exist only for type checkers: binding by name and position still works
+        return {}
+
+
+def _source(annotation: object) -> str | None:
+    for note in getattr(annotation, "__metadata__", ()):
+        if isinstance(note, From):
+            return note.step
+    return None

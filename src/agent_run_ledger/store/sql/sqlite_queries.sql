@@ -1,0 +1,141 @@
+-- Every statement that the SQLite store runs. Comments inside a statement are part of it; this text is not.
+
+-- name: begin
+BEGIN IMMEDIATE;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- name: sync_full
+PRAGMA synchronous = FULL;
+
+-- name: sync_normal
+PRAGMA synchronous = NORMAL;
+
+-- name: touch
+PRAGMA user_version = 1;
+
+-- name: select_head
+SELECT size, frontier, epoch, time_ms FROM head WHERE id = 1;
+
+-- name: insert_head
+INSERT INTO head (id, size, frontier, epoch, time_ms) VALUES (1, 0, x'', 0, ?);
+
+-- name: update_head
+UPDATE head SET size = ?, frontier = ?, time_ms = ? WHERE id = 1;
+
+-- name: insert_event
+INSERT INTO events (leaf_index, op_id, envelope) VALUES (?, ?, ?);
+
+-- name: select_event_by_op
+SELECT leaf_index FROM events WHERE op_id = ?;
+
+-- name: select_envelopes
+SELECT envelope FROM events WHERE leaf_index >= ? AND leaf_index < ? ORDER BY leaf_index;
+
+-- name: select_events
+SELECT leaf_index, op_id, envelope FROM events WHERE leaf_index >= ? AND leaf_index < ? ORDER BY leaf_index;
+
+-- name: insert_tile
+INSERT INTO tiles (tile_id, root, nodes) VALUES (?, ?, ?);
+
+-- name: select_tile
+SELECT nodes FROM tiles WHERE tile_id = ?;
+
+-- name: select_tile_roots
+SELECT root FROM tiles WHERE tile_id >= ? AND tile_id < ? ORDER BY tile_id;
+
+-- name: select_meta
+SELECT key, value FROM meta;
+
+-- name: insert_meta
+INSERT INTO meta (key, value) VALUES (?, ?);
+
+-- name: update_meta
+UPDATE meta SET value = ? WHERE key = ?;
+
+-- name: select_run
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id
+FROM runs WHERE row_id = ?;
+
+-- name: select_run_by_id
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id
+FROM runs WHERE run_id = ?;
+
+-- name: select_runs
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id
+FROM runs WHERE row_id < ? ORDER BY row_id DESC LIMIT ?;
+
+-- name: select_runs_in_state
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id
+FROM runs WHERE row_id < ? AND state = ? ORDER BY row_id DESC LIMIT ?;
+
+-- name: select_run_uid
+SELECT run_uid FROM runs WHERE row_id = ?;
+
+-- name: insert_run
+INSERT INTO runs (run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id)
+VALUES (?, ?, ?, '', 1, 1, ?, ?, ?, ?);
+
+-- name: update_run
+UPDATE runs SET state = ?, reason = ?, generation = ?, attempt = ?, holder = ?, start_record_id = ?,
+    last_start_record_id = ?, end_record_id = ?, updated_at_ms = ?
+WHERE row_id = ? AND generation = ? AND state = ?;
+
+-- name: insert_record
+INSERT INTO records (record_id, run_row_id, kind, scope, name, fingerprint, occurrence, attempt, tries,
+    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, salt, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: select_record
+SELECT record_id, run_row_id, kind, salt, scope, name, fingerprint, occurrence, attempt, tries,
+    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, payload
+FROM records WHERE record_id = ?;
+
+-- name: select_records_between
+SELECT record_id, run_row_id, kind, salt, scope, name, fingerprint, occurrence, attempt, tries,
+    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, payload
+FROM records WHERE record_id >= ? AND record_id < ? ORDER BY record_id;
+
+-- name: select_result_keys
+SELECT record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256
+FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2 ORDER BY record_id;
+
+-- name: select_result_ids
+SELECT record_id FROM records INDEXED BY records_result
+WHERE run_row_id = ? AND kind = 2 AND record_id > ? ORDER BY record_id;
+
+-- name: select_other_ids
+SELECT record_id FROM records INDEXED BY records_other
+WHERE run_row_id = ? AND kind <> 2 AND record_id > ? AND (1 << kind) & ? ORDER BY record_id;
+
+-- name: put_in_flight
+INSERT OR REPLACE INTO in_flight (place, name, scope, fingerprint, occurrence, attempt, tries, generation,
+    started_at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: clear_in_flight
+DELETE FROM in_flight WHERE place = ?;
+
+-- name: select_in_flight
+SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
+FROM in_flight WHERE place >= ? AND place < ? ORDER BY place;
+
+-- name: count_rows
+SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM records), (SELECT count(*) FROM events),
+    (SELECT count(*) FROM tiles), (SELECT count(*) FROM in_flight);
+
+-- name: select_schema
+SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~';
+
+-- name: create_as
+PRAGMA application_id = 0x61726C31;
+PRAGMA user_version = 1;

@@ -1,0 +1,291 @@
+"""The one opener: nothing else in this library opens the file of a store."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from urllib.parse import quote
+
+import apsw
+
+from agent_run_ledger.errors import LedgerError, Refused, Tampered, Unavailable
+from agent_run_ledger.ports import Entropy
+from agent_run_ledger.store.sidecar import FILE_MODE
+from agent_run_ledger.store.sqlite_driver import Connection, Row, connect
+from agent_run_ledger.store.sqlite_failures import translated
+from agent_run_ledger.store.statements import sql_text, statements
+
+APPLICATION_ID = 0x61726C31
+SCHEMA_VERSION = 1
+SCHEMA_FILE = "sqlite_schema.sql"
+QUERIES_FILE = "sqlite_queries.sql"
+
+WRITER_CACHE_KIB = 16_000
+READER_CACHE_KIB = 4_000
+CHECKPOINT_PAGES = 4_000
+JOURNAL_BYTES = 16 << 20
+
+Identity = tuple[int, int]
+"""Device and inode: what a file is, under whatever name."""
+
+
+class Durability(StrEnum):
+    """What an acknowledged commit survives: both a power cut; `extra` without a WAL, for the lab."""
+
+    FULL = "full"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One store file and how this process uses it."""
+
+    location: str
+    identity: Identity
+    durability: Durability
+    wait_s: float
+    entropy: Entropy
+
+
+class Rows:
+    """The answer to people's own SQL: `columns`, and the rows when iterated, once."""
+
+    def __init__(self, columns: tuple[str, ...], rows: Iterator[Row]) -> None:
+        self.columns = columns
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows that are left, as tuples of int, float, str, bytes and None."""
+        return self._rows
+
+
+def identify(location: str) -> Identity | None:
+    """Return what lies at `location`, without opening it; None when nothing does. Refused for anything but a file."""
+    try:
+        found = os.stat(location)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(f"{location} cannot be looked at: {error.strerror}", code="cannot_open") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _foreign(location, "it is not a regular file")
+    return found.st_dev, found.st_ino
+
+
+def create_file(location: str) -> None:
+    """Make an empty file, mode 0600 under every umask, unless there is one. Unavailable where that is impossible."""
+    try:
+        fd = os.open(location, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        os.fchmod(fd, FILE_MODE)
+        os.close(fd)  # nothing in this process can hold a POSIX lock on a file that did not exist
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise unopenable(location, error) from error
+
+
+def unopenable(location: str, error: OSError) -> LedgerError:
+    """Return what to raise when the operating system does not let a file be made or opened."""
+    if isinstance(error, PermissionError) or error.errno == 30:  # EROFS
+        return Unavailable(f"{location} cannot be written: {error.strerror}", code="read_only")
+    hint = "does its directory exist?" if isinstance(error, FileNotFoundError) else ""
+    return Unavailable(f"{location} cannot be opened: {error.strerror}", code="cannot_open", hint=hint)
+
+
+def connect_writer(place: Place, *, create: bool) -> Connection:
+    """Open for writing and check what the file is; an empty one is let through only with `create`."""
+    connection = _open(place, apsw.SQLITE_OPEN_READWRITE)
+    with _closed_on_failure(connection, place.location):
+        if not _is_empty(connection):
+            _recognise(connection, place.location)
+        elif not create:
+            raise _foreign(place.location, "it is empty: no store was ever completed in it")
+    return connection
+
+
+def make_ready(connection: Connection, place: Place, fill: Callable[[Connection], None]) -> None:
+    """Create the schema where the file is empty, then set and check the pragmas. Closes the connection on failure.
+
+    `fill` writes the first rows in the same transaction. Call it behind the turnstile: two processes may be here.
+    """
+    with _closed_on_failure(connection, place.location):
+        if _is_empty(connection):
+            _create_schema(connection, fill)
+            _recognise(connection, place.location)
+        _set_pragmas(connection, place)
+
+
+def connect_reader(place: Place, *, guarded: bool = False) -> Connection:
+    """Open for reading only. `guarded` (for people's own SQL) makes every statement that is not a read fail."""
+    connection = _open(place, apsw.SQLITE_OPEN_READONLY)
+    with _closed_on_failure(connection, place.location):
+        if _is_empty(connection):
+            raise _foreign(place.location, "it is empty: no store was ever completed in it")
+        _recognise(connection, place.location)
+        connection.pragma("query_only", True)
+        connection.pragma("cache_size", -READER_CACHE_KIB)
+        connection.pragma("trusted_schema", False)
+        if guarded:
+            connection.set_authorizer(_reads_only)
+    return connection
+
+
+@contextmanager
+def _closed_on_failure(connection: Connection, location: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except BaseException as error:
+        connection.close(force=True)
+        if isinstance(error, apsw.Error):
+            raise translated(error, location) from error
+        raise
+
+
+def wal_identity(location: str) -> Identity | None:
+    """Return what the -wal file of a store is, by a look at its name only."""
+    try:
+        found = os.stat(location + "-wal")
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _open(place: Place, flags: int) -> Connection:
+    location = place.location
+    try:
+        connection = connect(location, flags)
+        connection.set_busy_handler(_busy_handler(place))
+        try:
+            connection.pragma("page_count")
+        except apsw.CantOpenError:
+            if flags != apsw.SQLITE_OPEN_READONLY or not _is_at_rest(location):
+                raise
+            connection.close(force=True)
+            # A WAL store needs a -shm file even to be read. Where nobody can make one nobody can write either.
+            uri = f"file:{quote(location)}?immutable=1"
+            connection = connect(uri, flags | apsw.SQLITE_OPEN_URI)
+            connection.pragma("page_count")
+    except apsw.Error as error:
+        raise translated(error, location) from error
+    if identify(location) != place.identity:
+        connection.close(force=True)
+        raise Tampered(f"{location} was replaced by another file while it was in use", code="store_replaced")
+    return connection
+
+
+def _is_at_rest(location: str) -> bool:
+    return not os.access(os.path.dirname(location), os.W_OK) and not os.path.exists(location + "-wal")
+
+
+def _busy_handler(place: Place) -> Callable[[int], bool]:
+    """Wait 0.2-2 ms at a time: SQLite's own back-off lets one of eight processes wait for seconds."""
+    started_s = 0.0
+
+    def wait(calls_before: int) -> bool:
+        nonlocal started_s
+        now_s = time.monotonic()
+        if calls_before == 0:
+            started_s = now_s
+        elif now_s - started_s >= place.wait_s:
+            return False
+        time.sleep(0.0002 + 0.0018 * place.entropy.fraction())
+        return True
+
+    return wait
+
+
+def _is_empty(connection: Connection) -> bool:
+    return bool(connection.pragma("page_count") == 0)
+
+
+def _create_schema(connection: Connection, fill: Callable[[Connection], None]) -> None:
+    """Create everything in one transaction, still with a rollback journal: a file is empty or complete."""
+    q = statements(QUERIES_FILE)
+    connection.pragma("synchronous", "EXTRA")
+    connection.execute(q["begin"])
+    try:
+        if not connection.execute(q["select_schema"]).fetchall():  # else another process was first
+            connection.execute(sql_text(SCHEMA_FILE))
+            connection.execute(q["create_as"])
+            fill(connection)
+            connection.execute(q["commit"])
+    finally:
+        if connection.in_transaction:
+            connection.execute(q["rollback"])
+
+
+def _recognise(connection: Connection, location: str) -> None:
+    """Refuse a file that is not a store of ours, or whose tables are not those of its version."""
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise _foreign(location, "it is a database of another program")
+    version = connection.pragma("user_version")
+    if version > SCHEMA_VERSION:
+        raise Refused(
+            f"{location} has schema version {version}, this program knows up to {SCHEMA_VERSION}",
+            code="schema_newer",
+            hint="use the newer agent-run-ledger that wrote it",
+        )
+    if version < SCHEMA_VERSION:
+        raise Tampered(f"{location} has schema version {version}, which never existed", code="corrupt")
+    found = {name: text for _, name, text in connection.execute(statements(QUERIES_FILE)["select_schema"]).fetchall()}
+    expected = _expected_schema()
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            raise Tampered(
+                f"{location}: {name} is not as version {version} of the schema has it",
+                code="schema_changed",
+                hint="restore it from a backup",
+            )
+
+
+@cache
+def _expected_schema() -> dict[str, str]:
+    connection = connect(":memory:", apsw.SQLITE_OPEN_READWRITE)
+    connection.execute(sql_text(SCHEMA_FILE))
+    rows = connection.execute(statements(QUERIES_FILE)["select_schema"]).fetchall()
+    connection.close()
+    return {str(name): str(text) for _, name, text in rows}
+
+
+def _set_pragmas(connection: Connection, place: Place) -> None:
+    journal, level = ("wal", 2) if place.durability is Durability.FULL else ("delete", 3)
+    wanted: dict[str, int | str] = {
+        "journal_mode": journal,
+        "synchronous": level,
+        "cache_size": -WRITER_CACHE_KIB,
+        "journal_size_limit": JOURNAL_BYTES,
+        "foreign_keys": 1,
+        "trusted_schema": 0,
+    }
+    if sys.platform == "darwin":
+        wanted |= {"fullfsync": 1, "checkpoint_fullfsync": 1}
+    for name, value in wanted.items():
+        connection.pragma(name, value)
+        if connection.pragma(name) != value:
+            raise Unavailable(
+                f"{place.location}: PRAGMA {name} stayed {connection.pragma(name)} instead of {value}",
+                code="cannot_open",
+                hint="this file system may not be able to hold a store",
+            )
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.wal_autocheckpoint(CHECKPOINT_PAGES)
+
+
+def _foreign(location: str, why: str) -> Refused:
+    return Refused(
+        f"{location} is not an agent-run-ledger store: {why}", code="foreign_file", hint="choose another path"
+    )
+
+
+_READS = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE))
+
+
+def _reads_only(operation: int, *_: str | None) -> int:
+    return apsw.SQLITE_OK if operation in _READS else apsw.SQLITE_DENY

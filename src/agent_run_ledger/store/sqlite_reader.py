@@ -1,0 +1,299 @@
+"""The read side of a SQLite store: a connection of its own, and iterators that hold it for one chunk at a time."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import TypeVar
+
+import apsw
+
+from agent_run_ledger.errors import Misuse, Refused, Tampered, Unavailable
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.kernel.tiles import tile_id
+from agent_run_ledger.ports import Event, Head, InFlight, RecordKey, RunRow, StoredRecord
+from agent_run_ledger.store.fair_lock import FairLock
+from agent_run_ledger.store.forks import forked
+from agent_run_ledger.store.sqlite import QUERIES_FILE, Place, Rows, connect_reader
+from agent_run_ledger.store.sqlite_driver import Connection, Cursor, Row
+from agent_run_ledger.store.sqlite_failures import translated
+from agent_run_ledger.store.sqlite_rows import (
+    LANE_BITS,
+    head_from,
+    in_flight_from,
+    record_from,
+    record_key_from,
+    run_from,
+)
+from agent_run_ledger.store.statements import statements
+
+T = TypeVar("T")
+
+_POSITION_BITS = 16
+_CHUNK_ROWS = 1_000
+_CHUNK_BYTES = 2 << 20
+_PAYLOAD = 16
+_MOST_UIDS = 10_000
+_MAX_ROW_ID = 2**63 - 1
+
+
+class SqliteReader:
+    """See ports.Reader. Any thread may use it; no statement stays open between two calls or two chunks."""
+
+    def __init__(self, place: Place, *, guarded: bool = False) -> None:
+        self._place = place
+        self._guarded = guarded
+        self._lock = FairLock()
+        self._q = statements(QUERIES_FILE)
+        self._connection: Connection | None = None
+        self._uids: dict[int, bytes] = {}
+        self._closed = False
+        self._pid = os.getpid()
+
+    def head(self) -> Head:
+        """See ports.Reader.head."""
+        rows = self._fetch("select_head", ())
+        if len(rows) != 1:
+            raise self._corrupt("there is no head")
+        return head_from(rows[0])
+
+    def find_run(self, run_id: str) -> RunRow | None:
+        """See ports.Reader.find_run."""
+        rows = self._runs(self._fetch("select_run_by_id", (run_id,)))
+        return rows[0] if rows else None
+
+    def list_runs(self, *, state: RunState | None, before_row_id: int | None, limit: int) -> list[RunRow]:
+        """See ports.Reader.list_runs."""
+        before = _MAX_ROW_ID if before_row_id is None else before_row_id
+        if state is None:
+            return self._runs(self._fetch("select_runs", (before, limit)))
+        return self._runs(self._fetch("select_runs_in_state", (before, state.value, limit)))
+
+    def result_keys(self, run_row_id: int) -> list[RecordKey]:
+        """See ports.Reader.result_keys."""
+        return [record_key_from(row) for row in self._fetch("select_result_keys", (run_row_id,))]
+
+    def record(self, record_id: int) -> StoredRecord:
+        """See ports.Reader.record."""
+        rows = self._fetch("select_record", (record_id,))
+        if not rows:
+            raise Tampered(f"{self._place.location}: record {record_id} is missing", code="row_missing")
+        return self._record(rows[0])
+
+    def records(
+        self, run_row_id: int, *, kinds: Sequence[RecordKind], after_record_id: int = -1
+    ) -> Iterator[StoredRecord]:
+        """See ports.Reader.records. The ids are read at once (8 bytes each), the records in chunks."""
+        ids: list[int] = []
+        if RecordKind.RESULT in kinds:
+            ids += [row[0] for row in self._fetch("select_result_ids", (run_row_id, after_record_id))]
+        mask = sum(1 << kind for kind in set(kinds) if kind is not RecordKind.RESULT)
+        if mask:
+            ids += [row[0] for row in self._fetch("select_other_ids", (run_row_id, after_record_id, mask))]
+            ids.sort()
+        return self._records_by_id(array("q", ids))
+
+    def in_flight(self, run_row_id: int) -> list[InFlight]:
+        """See ports.Reader.in_flight."""
+        first = run_row_id << LANE_BITS
+        return [in_flight_from(row) for row in self._fetch("select_in_flight", (first, first + (1 << LANE_BITS)))]
+
+    def events(self, *, first: int, stop: int) -> Iterator[Event]:
+        """See ports.Reader.events."""
+        while first < stop:
+            rows = self._fetch("select_events", (first, min(stop, first + _CHUNK_ROWS)))
+            for index, op_id, envelope in rows:
+                yield Event(index=index, op_id=op_id, envelope=envelope)
+            first += _CHUNK_ROWS
+            if not rows:
+                return
+
+    def leaf_records(self, *, first: int, stop: int) -> Iterator[StoredRecord]:
+        """See ports.Reader.leaf_records."""
+        after, before = first << _POSITION_BITS, stop << _POSITION_BITS
+        sql = self._q["select_records_between"]
+
+        def start(cursor: Cursor) -> Cursor:
+            return cursor.execute(sql, (after, before))
+
+        while rows := self._chunk(start):
+            for row in rows:
+                yield self._record(row)
+            after = rows[-1][0] + 1
+
+    def tile(self, level: int, index: int) -> bytes | None:
+        """See ports.Reader.tile."""
+        rows = self._fetch("select_tile", (tile_id(level, index),))
+        return rows[0][0] if rows else None
+
+    def tile_roots(self, level: int, *, first: int, stop: int) -> list[bytes]:
+        """See ports.Reader.tile_roots."""
+        base = tile_id(level, 0)
+        return [row[0] for row in self._fetch("select_tile_roots", (base + first, base + stop))]
+
+    def meta(self) -> dict[str, bytes | str | int]:
+        """Return all lines of meta."""
+        return dict(self._fetch("select_meta", ()))
+
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Return how many runs, records, events, tiles and start marks there are."""
+        runs, records, events, tiles, marks = self._fetch("count_rows", ())[0]
+        return runs, records, events, tiles, marks
+
+    def pragma(self, name: str) -> int | str:
+        """Return the value of a PRAGMA on the read connection."""
+        value: int | str = self._locked(lambda connection: connection.pragma(name))
+        return value
+
+    def query(self, sql: str) -> Rows:
+        """Run people's own SQL: the column names, and the rows in chunks of one consistent state.
+
+        Refused("not_a_read") for everything but reading, Refused("bad_sql") for what SQLite does not understand.
+        """
+
+        def run(connection: Connection) -> tuple[tuple[str, ...], Cursor]:
+            cursor = connection.cursor()
+            try:
+                cursor.execute(sql)
+                return tuple(name for name, _ in cursor.get_description()), cursor
+            except apsw.ExecutionCompleteError:
+                return _columns_of(connection, sql), cursor
+            except (apsw.SQLError, apsw.BindingsError) as error:
+                raise Refused(f"SQLite does not understand this: {error}", code="bad_sql") from error
+
+        columns, cursor = self._locked(run)
+        return Rows(columns, self._rows_of(cursor))
+
+    def suspend(self, timeout_s: float) -> bool:
+        """Before a fork: close the connection and keep everyone out until `resume`. See SqliteWriter.suspend."""
+        if self._lock.is_mine() or not self._lock.acquire(timeout_s):
+            return False
+        self._drop()
+        return True
+
+    def resume(self) -> None:
+        """After a fork, in the parent: let readers in again."""
+        self._lock.release()
+
+    def close(self) -> None:
+        """Close after the chunk that is being read. A second call does nothing."""
+        taken = self._lock.acquire(self._place.wait_s)
+        try:
+            self._closed = True
+            self._drop()
+        finally:
+            if taken:
+                self._lock.release()
+
+    def leak(self) -> object:
+        """See SqliteWriter.leak."""
+        leaked, self._connection = self._connection, None
+        return leaked
+
+    def _records_by_id(self, ids: array[int]) -> Iterator[StoredRecord]:
+        at, sql = 0, self._q["select_record"]
+
+        def start(cursor: Cursor) -> Cursor:
+            return cursor.executemany(sql, [(each,) for each in ids[at : at + _CHUNK_ROWS]])
+
+        while at < len(ids):
+            rows = self._chunk(start)
+            if not rows:
+                raise Tampered(f"{self._place.location}: record {ids[at]} is missing", code="row_missing")
+            for row in rows:
+                yield self._record(row)
+            at += len(rows)
+
+    def _rows_of(self, cursor: Cursor) -> Iterator[Row]:
+        def some(_: Connection) -> list[Row]:
+            return list(islice(cursor, _CHUNK_ROWS))
+
+        while rows := self._locked(some):
+            yield from rows
+
+    def _fetch(self, name: str, bindings: Row) -> list[Row]:
+        sql = self._q[name]
+        return self._locked(lambda connection: connection.execute(sql, bindings).fetchall())
+
+    def _chunk(self, start: Callable[[Cursor], Cursor]) -> list[Row]:
+        """Return the next rows up to a bound of number and of payload bytes; the statement does not stay open."""
+
+        def some(connection: Connection) -> list[Row]:
+            cursor, size = start(connection.cursor()), 0
+            rows: list[Row] = []
+            for row in cursor:
+                rows.append(row)
+                size += len(row[_PAYLOAD] or b"")
+                if size >= _CHUNK_BYTES or len(rows) >= _CHUNK_ROWS:
+                    cursor.close(force=True)
+                    break
+            return rows
+
+        return self._locked(some)
+
+    def _locked(self, fn: Callable[[Connection], T]) -> T:
+        location = self._place.location
+        if os.getpid() != self._pid:
+            raise forked(location)
+        if not self._lock.acquire(self._place.wait_s):
+            raise Unavailable(f"{location} was read by others for {self._place.wait_s:g} s", code="store_busy")
+        try:
+            if self._closed:
+                raise Misuse(f"{location} was used after it was closed", code="store_closed")
+            if self._connection is None:
+                self._connection = connect_reader(self._place, guarded=self._guarded)
+            return fn(self._connection)
+        except apsw.Error as error:
+            raise translated(error, location) from error
+        finally:
+            self._lock.release()
+
+    def _record(self, row: Row) -> StoredRecord:
+        run_row_id = row[1]
+        uid = self._uids.get(run_row_id)
+        if uid is None:
+            found = self._fetch("select_run_uid", (run_row_id,))
+            if not found:
+                raise self._corrupt(f"record {row[0]} belongs to no run")
+            if len(self._uids) >= _MOST_UIDS:
+                self._uids.clear()
+            uid = self._uids[run_row_id] = found[0][0]
+        try:
+            return record_from(row, uid)
+        except KeyError as error:
+            raise self._corrupt(f"record {row[0]} is of no known kind: {row[2]!r}") from error
+
+    def _runs(self, rows: list[Row]) -> list[RunRow]:
+        try:
+            return [run_from(row) for row in rows]
+        except KeyError as error:
+            raise self._corrupt(f"a run is in no known state: {error}") from error
+
+    def _corrupt(self, what: str) -> Tampered:
+        return Tampered(f"{self._place.location}: {what}", code="corrupt")
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # The writer's connection checkpoints; this one must not, the -wal may no longer be the one others see.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.close(force=True)
+
+
+def _columns_of(connection: Connection, sql: str) -> tuple[str, ...]:
+    """Return the column names of a statement without a row, which SQLite forgets when it is through."""
+    names: list[str] = []
+
+    def note(cursor: Cursor, _statement: str, _bindings: object) -> bool:
+        names.extend(name for name, _ in cursor.get_description())
+        return False
+
+    cursor = connection.cursor()
+    cursor.set_exec_trace(note)
+    with suppress(apsw.ExecTraceAbort):
+        cursor.execute(sql)
+    return tuple(names)

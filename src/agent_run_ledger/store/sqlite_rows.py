@@ -1,0 +1,140 @@
+"""Rows of the SQLite schema as the values of ports, in both directions."""
+
+from __future__ import annotations
+
+from agent_run_ledger.kernel.merkle import HASH_BYTES
+from agent_run_ledger.kernel.record import Record, RecordKind
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports import Head, InFlight, RecordKey, RunRow, StoredRecord
+from agent_run_ledger.store.sqlite_driver import Row
+
+LANE_BITS = 16
+_STATES = {state.value: state for state in RunState}
+_KINDS = {kind.value: kind for kind in RecordKind}
+
+
+def head_from(row: Row) -> Head:
+    """Return the head of (size, frontier, epoch, time_ms)."""
+    size, frontier, epoch, time_ms = row
+    roots = tuple([frontier[at : at + HASH_BYTES] for at in range(0, len(frontier), HASH_BYTES)])
+    return Head(size=size, frontier=roots, epoch=epoch, time_ms=time_ms)
+
+
+def run_from(row: Row) -> RunRow:
+    """Return a run of the columns of runs in their order. KeyError for a state that does not exist."""
+    return RunRow(
+        row_id=row[0],
+        run_uid=row[1],
+        run_id=row[2],
+        state=_STATES[row[3]],
+        reason=row[4],
+        generation=row[5],
+        attempt=row[6],
+        created_at_ms=row[7],
+        updated_at_ms=row[8],
+        holder=row[9],
+        parent_row_id=row[10],
+        start_record_id=row[11],
+        last_start_record_id=row[12],
+        end_record_id=row[13],
+    )
+
+
+def in_flight_from(row: Row) -> InFlight:
+    """Return a start mark of the columns of in_flight in their order."""
+    place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms = row
+    return InFlight(
+        run_row_id=place >> LANE_BITS,
+        lane=place & (1 << LANE_BITS) - 1,
+        name=name,
+        scope=scope,
+        fingerprint=fingerprint,
+        occurrence=occurrence,
+        attempt=attempt,
+        tries=tries,
+        generation=generation,
+        started_at_ms=started_at_ms,
+    )
+
+
+def record_key_from(row: Row) -> RecordKey:
+    """Return the key of a result of (record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256)."""
+    record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256 = row
+    return RecordKey(
+        record_id=record_id,
+        scope=scope,
+        name=name,
+        fingerprint=fingerprint,
+        occurrence=occurrence,
+        attempt=attempt,
+        code=code,
+        value_sha256=value_sha256,
+    )
+
+
+def record_from(row: Row, run_uid: bytes) -> StoredRecord:
+    """Return a record of the columns that `select_record` names. An erased salt or payload comes back empty."""
+    record = Record(
+        kind=_KINDS[row[2]],
+        run_uid=run_uid,
+        salt=row[3] or b"",
+        scope=row[4],
+        name=row[5],
+        fingerprint=row[6],
+        occurrence=row[7],
+        attempt=row[8],
+        tries=row[9],
+        started_at_ms=row[10],
+        ended_at_ms=row[11],
+        inputs=row[12],
+        code=row[13],
+        value_sha256=row[14],
+        encoding=row[15],
+        payload=row[16] or b"",
+    )
+    return StoredRecord(record_id=row[0], run_row_id=row[1], record=record)
+
+
+def row_of_record(record_id: int, run_row_id: int, record: Record) -> Row:
+    """Return the bindings of `insert_record`."""
+    return (
+        record_id,
+        run_row_id,
+        record.kind.value,
+        record.scope,
+        record.name,
+        record.fingerprint,
+        record.occurrence,
+        record.attempt,
+        record.tries,
+        record.started_at_ms,
+        record.ended_at_ms,
+        record.inputs,
+        record.code,
+        record.value_sha256,
+        record.encoding,
+        record.salt,
+        record.payload,
+    )
+
+
+def row_of_in_flight(mark: InFlight) -> Row:
+    """Return the bindings of `put_in_flight`."""
+    return (
+        place_of(mark.run_row_id, mark.lane),
+        mark.name,
+        mark.scope,
+        mark.fingerprint,
+        mark.occurrence,
+        mark.attempt,
+        mark.tries,
+        mark.generation,
+        mark.started_at_ms,
+    )
+
+
+def place_of(run_row_id: int, lane: int) -> int:
+    """Return run_row_id << 16 | lane, the key of a start mark. ValueError for a lane outside 0..65535."""
+    if lane >> LANE_BITS:
+        raise ValueError(f"there is no lane {lane}")
+    return run_row_id << LANE_BITS | lane

@@ -1,0 +1,190 @@
+"""The SQLite store as its users see it: opening, transactions, reading, locks, authority."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from agent_run_ledger.errors import Misuse, Refused
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
+from agent_run_ledger.store.ambient import AmbientClock, AmbientEntropy
+from agent_run_ledger.store.forks import forked
+from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
+from agent_run_ledger.store.sqlite import Durability, Place, Rows
+from agent_run_ledger.store.sqlite_shared import SharedStore, registry
+from agent_run_ledger.store.sqlite_stats import StoreStats, stats_of
+from agent_run_ledger.store.sqlite_tx import SqliteTx
+
+T = TypeVar("T")
+
+WAIT_S = 30.0
+
+
+def open_sqlite(
+    path: str | os.PathLike[str],
+    *,
+    create: bool,
+    authority: bool = False,
+    durability: str = Durability.FULL,
+    readonly: bool = False,
+    wait_s: float = WAIT_S,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+) -> SqliteStore:
+    """Open the store at `path`, or create it with `create`; all opens of one file in this process share it.
+
+    `authority` says that effects are to be held: a new store gets the right, an existing one must have it.
+    `durability` is "full" (WAL, one sync per transaction) or "extra" (rollback journal, for the lab). `readonly`
+    allows reading and `query` only. `wait_s` bounds every wait for a lock. Clock, entropy and `wait_s` are those of
+    the first open.
+
+    Refused: no_store, foreign_file, schema_newer, no_authority, network_filesystem (with `authority` only).
+    Tampered: corrupt, schema_changed. Unavailable: cannot_open, read_only, disk_full, store_busy.
+    Misuse: unsupported_platform, settings_differ, bad_settings. Forked: see `forks`.
+    """
+    if sys.platform == "win32":
+        raise Misuse("stores are not tested on Windows yet", code="unsupported_platform", hint="use WSL")
+    if durability not in tuple(Durability) or (readonly and create):
+        raise Misuse(f"durability={durability!r}, readonly={readonly}, create={create}", code="bad_settings")
+    location = os.path.realpath(path)
+    check_filesystem(location, authority=authority)
+    wanted = Place(
+        location=location,
+        identity=(0, 0),
+        durability=Durability(durability),
+        wait_s=wait_s,
+        entropy=entropy or AmbientEntropy(),
+    )
+    store = SqliteStore(
+        registry.open(wanted, create=create, readonly=readonly, clock=clock or AmbientClock()), readonly=readonly
+    )
+    if authority and not store.authority:
+        if store.created_here:
+            store.grant_authority()
+        else:
+            store.close()
+            raise Refused(f"{location} has no authority for effects", code="no_authority", hint="see `arl init`")
+    return store
+
+
+def check_filesystem(location: str, *, authority: bool) -> None:
+    """Refused("network_filesystem") for effects where other machines share the file; one warning for runs."""
+    kind = filesystem(location)
+    if not is_network_filesystem(kind):
+        return
+    if authority:
+        raise Refused(
+            f"{location} is on {kind}: its locks do not keep two machines apart",
+            code="network_filesystem",
+            hint="keep effects on a local disk",
+        )
+    if location not in _warned:
+        _warned.add(location)
+        warnings.warn(f"{location} is on {kind}: locks may fail there, keep the store on a local disk", stacklevel=3)
+
+
+_warned: set[str] = set()
+
+
+class SqliteStore:
+    """See ports.Store. One handle of a shared store; close it as often as you like, others keep theirs."""
+
+    def __init__(self, shared: SharedStore, *, readonly: bool) -> None:
+        self._shared = shared
+        self._readonly = readonly
+        self._closed = False
+        self._authority = bool(shared.meta["authority"])
+
+    @property
+    def log_id(self) -> bytes:
+        """See ports.Store.log_id."""
+        return cast(bytes, self._shared.meta["log_id"])
+
+    @property
+    def authority(self) -> bool:
+        """See ports.Store.authority. Once given it stays, so only a no is read again."""
+        if not self._authority:
+            self._authority = bool(self._open().reader.meta()["authority"])
+        return self._authority
+
+    @property
+    def location(self) -> str:
+        """See ports.Store.location: the absolute path."""
+        return self._shared.place.location
+
+    @property
+    def created_at_ms(self) -> int:
+        """When the store was created, Unix milliseconds."""
+        return int(self._shared.meta["created_at_ms"])
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this file is a backup that we made: it opens in recovery."""
+        return bool(self._shared.meta["is_copy"])
+
+    @property
+    def created_here(self) -> bool:
+        """Whether it was this process that created the store, since it opened it first."""
+        return self._shared.created_here
+
+    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
+        """See ports.Store.transact."""
+        return self._to_write().writer().transact(op_id, fn, sync=sync)
+
+    def reader(self) -> Reader:
+        """See ports.Store.reader."""
+        return self._open().reader
+
+    def lock_run(self, run_id: str) -> RunLock | None:
+        """See ports.Store.lock_run. A read-only store may ask too: it writes nothing but the lock file."""
+        return self._open().sidecar().lock_run(run_id)
+
+    def grant_authority(self) -> bool:
+        """Let this store hold effects, with a leaf that says so; False when it already could.
+
+        Refused("network_filesystem") where locks do not keep machines apart.
+        """
+        check_filesystem(self.location, authority=True)
+
+        def grant(tx: SqliteTx) -> bool:
+            if tx.meta("authority"):
+                return False
+            tx.set_meta("authority", 1)
+            tx.add_change(Change(type="store", id=self.log_id, old="runs_only", new="authority", generation=0))
+            return True
+
+        granted = self._to_write().writer().transact_with(self._shared.place.entropy.uuid7(), grant)
+        self._authority = True
+        return granted
+
+    def query(self, sql: str) -> Rows:
+        """Run people's own SQL on a store opened with readonly=True. See SqliteReader.query."""
+        if not self._readonly:
+            raise Misuse("queries need a store opened with readonly=True", code="not_readonly")
+        return self._open().guarded.query(sql)
+
+    def stats(self) -> StoreStats:
+        """Return sizes and counts for `arl doctor`."""
+        return stats_of(self._open().reader, self.location)
+
+    def close(self) -> None:
+        """See ports.Store.close. In a forked child it does nothing: the store is the parent's."""
+        if not self._closed and self._shared.pid == os.getpid():
+            registry.release(self._shared)
+        self._closed = True
+
+    def _open(self) -> SharedStore:
+        if self._shared.pid != os.getpid():
+            raise forked(self.location)
+        if self._closed:
+            raise Misuse(f"{self.location} was used after it was closed", code="store_closed")
+        return self._shared
+
+    def _to_write(self) -> SharedStore:
+        if self._readonly:
+            raise Misuse(f"{self.location} was opened with readonly=True", code="readonly_store")
+        return self._open()

@@ -1,0 +1,187 @@
+"""One write transaction on SQLite, as `ports.Tx` wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import apsw
+
+from agent_run_ledger.errors import LedgerError, Misuse, Refused, Superseded, Tampered
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.record import Record
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports import InFlight, RunRow
+from agent_run_ledger.store.sqlite_driver import Cursor, Row, extended_code
+from agent_run_ledger.store.sqlite_failures import translated
+from agent_run_ledger.store.sqlite_rows import (
+    LANE_BITS,
+    in_flight_from,
+    place_of,
+    row_of_in_flight,
+    row_of_record,
+    run_from,
+)
+
+_POSITION_BITS = 16
+
+
+class SqliteTx:
+    """See ports.Tx. The commit looks at `changes` and `wrote`; `failure` is what nobody may swallow."""
+
+    __slots__ = ("_connection", "_cursor", "_leaf_index", "_location", "_q", "changes", "failure", "now_ms", "wrote")
+
+    def __init__(self, cursor: Cursor, q: Mapping[str, str], *, location: str, now_ms: int, leaf_index: int) -> None:
+        self.now_ms = now_ms
+        self.changes: list[Change] = []
+        self.wrote = False
+        self.failure: LedgerError | None = None
+        self._cursor: Cursor | None = cursor
+        self._connection = cursor.connection
+        self._q = q
+        self._location = location
+        self._leaf_index = leaf_index
+
+    def find_run(self, run_id: str) -> RunRow | None:
+        """See ports.Tx.find_run."""
+        rows = self._fetch("select_run_by_id", (run_id,))
+        return self._run(rows[0]) if rows else None
+
+    def get_run(self, row_id: int) -> RunRow:
+        """See ports.Tx.get_run."""
+        rows = self._fetch("select_run", (row_id,))
+        if not rows:
+            raise self._fail(Tampered(f"{self._location}: there is no run in row {row_id}", code="row_missing"))
+        return self._run(rows[0])
+
+    def insert_run(self, *, run_uid: bytes, run_id: str, holder: str, parent_row_id: int | None = None) -> RunRow:
+        """See ports.Tx.insert_run. Refused("run_exists") for a run_id or run_uid that is taken."""
+        state, now_ms = RunState.RUNNING, self.now_ms
+        try:
+            self._write("insert_run", (run_uid, run_id, state.value, now_ms, now_ms, holder, parent_row_id))
+        except Misuse as error:
+            if _breaks_unique(error):
+                raise self._fail(Refused(f"there is already a run {run_id!r}", code="run_exists")) from error
+            raise
+        return RunRow(
+            row_id=self._connection.last_insert_rowid(),
+            run_uid=run_uid,
+            run_id=run_id,
+            state=state,
+            reason="",
+            generation=1,
+            attempt=1,
+            created_at_ms=now_ms,
+            updated_at_ms=now_ms,
+            holder=holder,
+            parent_row_id=parent_row_id,
+        )
+
+    def update_run(
+        self,
+        row: RunRow,
+        *,
+        state: RunState,
+        reason: str = "",
+        generation: int,
+        attempt: int,
+        holder: str,
+        start_record_id: int | None,
+        last_start_record_id: int | None,
+        end_record_id: int | None,
+    ) -> None:
+        """See ports.Tx.update_run."""
+        new = (state.value, reason, generation, attempt, holder, start_record_id, last_start_record_id, end_record_id)
+        self._write("update_run", (*new, self.now_ms, row.row_id, row.generation, row.state.value))
+        if self._connection.changes() != 1:
+            raise self._fail(
+                Superseded(
+                    f"run {row.run_id!r} is no longer {row.state} under generation {row.generation}",
+                    hint="another attempt or an operator has it now",
+                )
+            )
+
+    def add_change(self, change: Change) -> None:
+        """See ports.Tx.add_change. Misuse beyond 65,536 changes in one transaction."""
+        if len(self.changes) >> _POSITION_BITS:
+            raise self._fail(Misuse("a transaction holds at most 65,536 changes", code="leaf_full"))
+        self.changes.append(change)
+
+    def add_record(self, run_row_id: int, record: Record, change: Change) -> int:
+        """See ports.Tx.add_record."""
+        if change.mac is None:
+            raise self._fail(Misuse(f"record {record.name!r}: its change carries no MAC", code="mac_missing"))
+        record_id = self._leaf_index << _POSITION_BITS | len(self.changes)
+        self.add_change(change)
+        try:
+            self._write("insert_record", row_of_record(record_id, run_row_id, record))
+        except Misuse as error:
+            if _breaks_unique(error):
+                raise self._fail(
+                    Refused(
+                        f"step {record.name!r}, occurrence {record.occurrence}, is already recorded in this run",
+                        code="already_recorded",
+                    )
+                ) from error
+            raise
+        return record_id
+
+    def put_in_flight(self, mark: InFlight) -> None:
+        """See ports.Tx.put_in_flight."""
+        self._write("put_in_flight", row_of_in_flight(mark))
+
+    def clear_in_flight(self, run_row_id: int, lane: int) -> None:
+        """See ports.Tx.clear_in_flight."""
+        wrote = self.wrote
+        self._write("clear_in_flight", (place_of(run_row_id, lane),))
+        self.wrote = wrote or self._connection.changes() > 0
+
+    def in_flight(self, run_row_id: int) -> list[InFlight]:
+        """See ports.Tx.in_flight."""
+        first = run_row_id << LANE_BITS
+        return [in_flight_from(row) for row in self._fetch("select_in_flight", (first, first + (1 << LANE_BITS)))]
+
+    def meta(self, key: str) -> bytes | str | int:
+        """Return one line of meta as the transaction sees it."""
+        lines: dict[str, bytes | str | int] = dict(self._fetch("select_meta", ()))
+        return lines[key]
+
+    def set_meta(self, key: str, value: bytes | str | int) -> None:
+        """Overwrite one line of meta that exists; its change is the caller's to add."""
+        self._write("update_meta", (value, key))
+
+    def end(self) -> None:
+        """Make every later use Misuse: rows written after the commit would have no leaf."""
+        self._cursor = None
+
+    def _fetch(self, name: str, bindings: Row) -> list[Row]:
+        try:
+            return self._open_cursor().execute(self._q[name], bindings).fetchall()
+        except apsw.Error as error:
+            raise self._fail(translated(error, self._location)) from error
+
+    def _write(self, name: str, bindings: Row) -> None:
+        self.wrote = True
+        try:
+            self._open_cursor().execute(self._q[name], bindings)
+        except apsw.Error as error:
+            raise self._fail(translated(error, self._location)) from error
+
+    def _open_cursor(self) -> Cursor:
+        if self._cursor is None:
+            raise Misuse("this transaction is over", code="transaction_over")
+        return self._cursor
+
+    def _run(self, row: Row) -> RunRow:
+        try:
+            return run_from(row)
+        except KeyError as error:
+            raise self._fail(Tampered(f"run {row[2]!r} is in no known state: {row[3]!r}", code="corrupt")) from error
+
+    def _fail(self, failure: LedgerError) -> LedgerError:
+        self.failure = failure
+        return failure
+
+
+def _breaks_unique(error: Misuse) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, apsw.ConstraintError) and extended_code(cause) == apsw.SQLITE_CONSTRAINT_UNIQUE

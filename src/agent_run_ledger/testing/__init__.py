@@ -1,0 +1,48 @@
+"""A kit for users' own crash tests: kill a scenario at every point, let it go on, and check what the ledger says."""
+
+from agent_run_ledger.testing.crash import (
+    CrashCheckFailed,
+    Lives,
+    Summary,
+    crash_everywhere,
+    left_by_death,
+    no_body_without_a_start,
+    nothing_recorded_ran_again,
+    what_was_in_flight_is_abandoned,
+)
+from agent_run_ledger.testing.disk import WatchedDisk, watched_disk
+from agent_run_ledger.testing.harness import Exit, Life, LifeTimeout, RunningLife, run_scenario, start_scenario
+from agent_run_ledger.testing.ledger_check import LedgerBroken, LedgerReport, check_ledger
+from agent_run_ledger.testing.points import ALL, KillPoint, Point
+from agent_run_ledger.testing.recorded_calls import RecordedCall, calls_in_flight, recorded_calls
+from agent_run_ledger.testing.witness import Ran, Witness
+
+__all__ = [
+    "ALL",
+    "CrashCheckFailed",
+    "Exit",
+    "KillPoint",
+    "LedgerBroken",
+    "LedgerReport",
+    "Life",
+    "LifeTimeout",
+    "Lives",
+    "Point",
+    "Ran",
+    "RecordedCall",
+    "RunningLife",
+    "Summary",
+    "WatchedDisk",
+    "Witness",
+    "calls_in_flight",
+    "check_ledger",
+    "crash_everywhere",
+    "left_by_death",
+    "no_body_without_a_start",
+    "nothing_recorded_ran_again",
+    "recorded_calls",
+    "run_scenario",
+    "start_scenario",
+    "watched_disk",
+    "what_was_in_flight_is_abandoned",
+]

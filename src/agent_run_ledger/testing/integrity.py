@@ -1,0 +1,48 @@
+"""What SQLite itself says of a ledger's file, asked through the one opener."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from agent_run_ledger.entropy import SystemEntropy
+from agent_run_ledger.errors import Refused, Tampered
+from agent_run_ledger.store.sqlite_failures import translated
+from agent_run_ledger.store.sqlite import Durability, Place, connect_writer, identify
+
+_WAIT_S = 10.0
+
+
+def integrity_problems(path: str | os.PathLike[str]) -> list[str]:
+    """Return what PRAGMA integrity_check finds: nothing for an intact file. Raises what opening raises.
+
+    Like every opening it rolls back what a dead process left half done. Refused for a file that is no ledger.
+    """
+    location = os.path.realpath(path)
+    identity = identify(location)
+    if identity is None:
+        raise Tampered(f"there is no file {location}", code="store_missing")
+    place = Place(
+        location=location, identity=identity, durability=Durability.FULL, wait_s=_WAIT_S, entropy=SystemEntropy()
+    )
+    connection = connect_writer(place, create=False)
+    try:
+        said = connection.pragma("integrity_check")
+    except apsw.Error as error:
+        raise translated(error, location) from error
+    finally:
+        connection.close(force=True)
+    lines = said if isinstance(said, list) else [said]
+    return [] if lines == ["ok"] else [str(line) for line in lines]
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Return whether a ledger was ever completely created at `path`. Raises what opening an intact file can raise."""
+    if identify(os.fspath(path)) is None:
+        return False
+    try:
+        integrity_problems(path)
+    except Refused:
+        return False
+    return True

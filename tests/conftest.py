@@ -1,0 +1,33 @@
+"""What all tests share: the profile of property tests, the rule about skips, and the way to the shared cases."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+pytest_plugins = ["tests.house.skips", "pytester"]
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The gate must say the same thing twice: fixed examples and no clock. A campaign looks further, at random.
+settings.register_profile("gate", derandomize=True, deadline=None)
+settings.register_profile("campaign", deadline=None, max_examples=2_000)
+settings.load_profile(os.environ.get("ARL_HYPOTHESIS", "gate"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of this checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared cases beside the checkout; a test that needs it is skipped visibly where it is missing."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("no ../shared beside this checkout")
+    return folder

@@ -1,0 +1,202 @@
+"""Each measurement, on sizes so small that they say nothing of speed: the figures are there and rest on real runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_run_ledger.benchmark import contender, main, processes, restore, sequential, sync_count, verifying
+from agent_run_ledger.benchmark.command import MEASUREMENTS, measure_all
+from agent_run_ledger.benchmark.floor import Floor, busy_handler, statements
+from agent_run_ledger.benchmark.plan import QUICK
+from agent_run_ledger.benchmark.processes import Contest, ContestPair, contest_of
+from agent_run_ledger.benchmark.restore import Return, Returns
+from agent_run_ledger.benchmark.sequential import Cost, Pair
+from agent_run_ledger.benchmark.work import chain, result
+
+TINY = dataclasses.replace(
+    QUICK,
+    name="tiny",
+    steps=6,
+    step_pairs=1,
+    at_most_step_pairs=1,
+    processes=2,
+    steps_each=4,
+    contest_pairs=1,
+    at_most_contest_pairs=1,
+    recorded=3,
+    recorded_many=5,
+    lives=1,
+    leaves=300,
+    proofs=5,
+    imports=1,
+)
+
+
+def test_a_result_has_about_one_kib() -> None:
+    assert len(json.dumps(result(1_234), separators=(",", ":"))) == 1_015
+
+
+def test_the_chain_hands_each_result_to_the_next_step() -> None:
+    entered: list[int] = []
+    first, second, third = chain(3, entered.append)
+    assert (first.depends_on, second.depends_on, third.depends_on) == ((), ("step_0",), ("step_1",))
+    assert third.plain(second.plain(first.plain())) == result(2)
+    assert entered == [0, 1, 2]
+
+
+def test_the_floor_keeps_one_row_per_step(tmp_path: Path) -> None:
+    floor = Floor(str(tmp_path / "floor.db"))
+    floor.put_all(3, result, first_key=10)
+    assert [json.loads(text) for text in floor.texts()] == [result(0), result(1), result(2)]
+    assert json.loads(floor.text(11)) == result(1)
+    with pytest.raises(KeyError):
+        floor.text(0)
+    floor.close()
+
+
+def test_the_floor_commits_each_row_for_itself_and_durably() -> None:
+    names = list(statements())
+    assert names == ["wal", "full", "create", "begin", "insert", "commit", "select", "select_all"]
+    assert "IMMEDIATE" in statements()["begin"]
+
+
+def test_the_busy_handler_waits_at_first_and_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = [0.0], []
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.sleep", slept.append)
+    wait = busy_handler()
+    assert [wait(0), wait(1)] == [True, True]
+    assert all(0.0002 <= seconds <= 0.002 for seconds in slept)
+    now[0] = 61.0
+    assert wait(2) is False
+    assert wait(0) is True
+
+
+def test_syncs_are_told_apart_by_what_was_written_before_them() -> None:
+    counted = sync_count.Syncs()
+    counted.wrote("wal", 32)
+    counted.synced("wal")  # a WAL begun anew
+    counted.wrote("wal", 4_120)
+    counted.synced("wal")  # a commit
+    counted.synced("wal")  # a checkpoint begins
+    counted.wrote("db", 4_096)
+    counted.synced("db")  # and ends
+    assert (counted.commits, counted.other, counted.checkpoints) == (1, 3, 1)
+    counted.clear()
+    assert (counted.commits, counted.other, counted.checkpoints) == (0, 0, 0)
+
+
+def test_the_figures_of_pairs_are_medians_and_the_ratio_is_that_of_the_pairs() -> None:
+    def pair(floor_s: float, product_s: float) -> Pair:
+        return Pair(
+            floor=Cost(steps=1_000, seconds=floor_s, cpu_s=0.08, stored_bytes=1_405_000),
+            product=Cost(steps=1_000, seconds=product_s, cpu_s=0.2, stored_bytes=2_000_000),
+        )
+
+    figures = sequential.figures_of([pair(0.2, 0.4), pair(0.1, 0.125), pair(0.2, 0.5)], 2, enough=True)
+    speed, cpu, stored = figures
+    assert (speed.value, speed.floor, speed.ratio, speed.met) == (2_500.0, 5_000.0, 0.5, True)
+    assert (round(cpu.value), round(cpu.floor or 0), cpu.met) == (200, 80, True)
+    assert (stored.value, stored.floor, stored.met) == (2_000.0, 1_405.0, True)
+    assert "2 dropped" in speed.note
+
+
+@pytest.mark.parametrize(("commits", "met"), [(1_002, True), (2_000, False)])
+def test_more_than_one_sync_per_step_misses_the_target(commits: int, met: bool) -> None:
+    floor = {"steps": 1_000, "commits": 1_000, "other": 3, "checkpoints": 1}
+    product = {"steps": 1_000, "commits": commits, "other": 6, "checkpoints": 2}
+    figure = sequential.syncs_figure(floor, product)
+    assert figure.met is met
+    assert "6 for 2 checkpoints" in figure.note
+
+
+def test_a_contest_counts_who_failed_and_measures_the_others() -> None:
+    contest = contest_of(
+        [
+            {"started_s": 1.0, "ended_s": 3.0, "longest_wait_s": 0.2},
+            {"started_s": 1.5, "ended_s": 2.5, "longest_wait_s": 0.3},
+            {"error": "exit code 1"},
+        ],
+        steps_each=50,
+    )
+    assert contest == Contest(steps_per_s=50.0, slowest_to_fastest=2.0, longest_wait_s=0.3, errors=1)
+    assert contest_of([{"error": "exit code 1"}], 50).errors == 1
+
+
+def test_an_error_in_a_contest_is_a_missed_target() -> None:
+    def contest(steps_per_s: float, errors: int = 0) -> Contest:
+        return Contest(steps_per_s=steps_per_s, slowest_to_fastest=1.4, longest_wait_s=0.1, errors=errors)
+
+    pair = ContestPair(floor=contest(4_000.0), product=contest(1_600.0, errors=1))
+    figures = processes.figures_of([pair], TINY, dropped=0, errors=1, enough=True)
+    assert [figure.met for figure in figures] == [True, True, True, False]
+    assert figures[0].ratio == 0.4
+
+
+def test_a_lap_keeps_the_longest_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([10.0, 10.1, 10.6, 10.7])
+    monkeypatch.setattr("time.monotonic", lambda: next(moments))
+    lap = contender.Lap()
+    lap.start()
+    lap.entered(0)
+    lap.entered(1)
+    lap.end()
+    assert (lap.started, lap.ended, round(lap.longest_wait_s, 6)) == (10.0, 10.7, 0.5)
+
+
+def test_growth_compares_the_time_per_recorded_step() -> None:
+    def returns(recorded: int, product_s: float, floor_s: float) -> Returns:
+        product = Return(execute_s=product_s, process_s=0.2)
+        return Returns(recorded=recorded, product=product, floor=Return(execute_s=floor_s, process_s=0.1))
+
+    figures = restore.figures_of(returns(1_000, 0.03, 0.01), returns(10_000, 0.6, 0.1), TINY)
+    few, first, many, growth = figures
+    assert (few.value, few.floor, few.met) == (30.0, 10.0, True)
+    assert (first.value, first.met) == (0.2, True)
+    assert (many.value, many.met) == (600.0, False)
+    assert (round(growth.value, 6), growth.met) == (2.0, False)
+
+
+def test_the_figures_of_an_audit() -> None:
+    speed, memory = verifying.verify_figures(
+        100_000, [2.0, 3.0, 2.5], 150_000_000, floor_per_s=400_000.0, made_on="tmpfs"
+    )
+    assert (speed.value, speed.floor, speed.met) == (40_000.0, 400_000.0, True)
+    assert (memory.value, memory.met) == (150.0, True)
+    median, tail = verifying.proof_figures(100, [0.0001] * 98 + [0.002] * 2, floor_s=0.00005)
+    assert (round(median.value, 6), median.met) == (0.1, True)
+    assert (round(tail.value, 6), tail.met) == (2.0, False)
+
+
+@pytest.mark.parametrize("name", sorted(MEASUREMENTS))
+def test_each_measurement_runs_to_its_figures_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    report = measure_all(TINY, tmp_path, only=[name])
+    assert report.figures
+    assert all(figure.value > 0 for figure in report.figures if "errors" not in figure.name)
+    assert [figure.value for figure in report.figures if "errors" in figure.name] in ([], [0.0])
+    assert list(report.raw) == [name]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_writes_all_three_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = {kind: tmp_path / f"bench.{kind}" for kind in ("json", "svg")}
+    arguments = ["--quick", "--only", "import", "--dir", str(tmp_path)]
+    for kind, path in written.items():
+        arguments += [f"--{kind}", str(path)]
+    assert main(arguments) == 0
+    said = capsys.readouterr()
+    assert "import: agent_run_ledger" in said.out
+    assert "import: in new processes" in said.err
+    assert json.loads(written["json"].read_bytes())["plan"] == "quick"
+    assert written["svg"].read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_an_unknown_measurement_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--only", "nonsense"])
+    assert caught.value.code == 2
+    assert "nonsense" in capsys.readouterr().err
