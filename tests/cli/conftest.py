@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,9 +17,11 @@ import pytest
 from agent_run_ledger import RunLedger
 from agent_run_ledger.cli.main import main
 
+COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'arl'; from agent_run_ledger.cli.main import run; run()"]
 HOSTILE_ERROR = "\x1b[2J\x1b]0;owned\x07 [red]not markup[/red]\nsecond line \u202e reversed"
 HOSTILE_RUN = "[bold red]run[/bold red]"
 HOSTILE_STEP = "[link=file:///x]step[/link]"
+HOSTILE_VALUE = "line one\n\x1b[31mred\x1b[0m \u202e \x9b2J"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +85,12 @@ def shell(tmp_path: Path) -> Arl:
 
     def run(*arguments: object, **environment: str) -> Ended:
         done = subprocess.run(
-            [Path(sys.executable).with_name("arl"), *map(str, arguments)],
+            [*COMMAND, *map(str, arguments)],
             cwd=tmp_path,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
         )
         return Ended(code=done.returncode, out=done.stdout, err=done.stderr)
@@ -138,9 +141,10 @@ class Audit:
             self.ledger.close()
 
 
-@pytest.fixture
-def store(db: Path) -> Path:
-    """A store with a run for every way to end."""
+@pytest.fixture(scope="session")
+def finished_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store with a run for every way to end; made once, never changed."""
+    db = tmp_path_factory.mktemp("store") / "runs.db"
     Audit(db, "done").run()
     Audit(db, "crashed", ends="die").run()
     Audit(db, "crashed").run()
@@ -150,7 +154,28 @@ def store(db: Path) -> Path:
     Audit(db, "changed", prompt="v1", ends="fail").run()
     Audit(db, "changed", prompt="v2").run()
     hostile = RunLedger(run_id=HOSTILE_RUN, db_path=db)
-    hostile.step(name=HOSTILE_STEP)(lambda: "line one\n\x1b[31mred\x1b[0m \u202e")
+    hostile.step(name=HOSTILE_STEP)(lambda: HOSTILE_VALUE)
     hostile.execute()
     hostile.close()
     return db
+
+
+ALL_RUNS = ["done", "crashed", "dead", "failed", "rescued", "changed", HOSTILE_RUN]
+
+
+@pytest.fixture
+def store(finished_store: Path, db: Path) -> Path:
+    """A store of this test's own, with every run of `finished_store`."""
+    shutil.copy(finished_store, db)
+    return db
+
+
+def edit(db: Path, statement: str) -> None:
+    """Change a store behind the library's back, from a process that opens nothing else."""
+    program = "import sys, apsw; apsw.Connection(sys.argv[1]).execute(sys.argv[2]).fetchall()"
+    subprocess.run([sys.executable, "-c", program, str(db), statement], check=True)
+
+
+def is_safe(text: str) -> bool:
+    """Whether a terminal shows the text and obeys nothing in it."""
+    return all(character == "\n" or character.isprintable() for character in text)

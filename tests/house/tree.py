@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SRC = ROOT / "src" / "agent_run_ledger"
 LIMITS = ROOT / "docs" / "concepts" / "limits.md"
 
-_LEFT_OUT = {".git", ".cache", "build", "dist", "node_modules", "__pycache__"}
+_LEFT_OUT = {".git", ".cache", "arl-demo", "build", "dist", "node_modules", "__pycache__"}
 
 
 @cache

@@ -27,25 +27,27 @@ Results are printed on stdout, everything else on stderr. Exit codes: 0 done, 1 
 """
 _RUNS_HELP = "Look at runs, and decide about them."
 
-COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
-    ("init", init),
-    ("verify", verify),
-    ("export", export),
-    ("sql", sql),
-    ("doctor", doctor),
-    ("demo", demo),
-    ("bench", bench),
-    ("version", version),
+COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("init", init, "Make a store and give it authority."),
+    ("verify", verify, "Check the whole log, or prove one leaf."),
+    ("export", export, "Write the log as CloudEvents, one JSON line per leaf."),
+    ("sql", sql, "Ask the store in SQL, read-only."),
+    ("doctor", doctor, "Examine this machine, the store and its disk."),
+    ("demo", demo, "See a 20-step run killed and finished."),
+    ("bench", bench, "Measure what a step costs."),
+    ("version", version, "Print the versions at work."),
 )
-RUN_COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
-    ("list", list_command),
-    ("show", show),
-    ("explain", explain),
-    ("quarantine", quarantine),
-    ("release", release),
-    ("takeover", takeover),
-    ("cancel", cancel),
+RUN_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("list", list_command, "List runs, newest first."),
+    ("show", show, "Show a run as a tree, or a step with its values."),
+    ("explain", explain, "Say what each attempt restored and ran, and why."),
+    ("quarantine", quarantine, "Refuse every start until a release."),
+    ("release", release, "Let a quarantined run go on."),
+    ("takeover", takeover, "Take a stuck run over from its attempt."),
+    ("cancel", cancel, "Cancel a run for ever."),
 )
+"""Name, function and one line for the list of commands; the function's docstring is its help."""
+
 _PASSED_ON: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -57,9 +59,9 @@ def build_app() -> typer.Typer:
     runs.callback(invoke_without_command=True, help=_RUNS_HELP)(_runs)
     app.add_typer(runs, name="runs")
     for group, commands in ((app, COMMANDS), (runs, RUN_COMMANDS)):
-        for name, function in commands:
+        for name, function, line in commands:
             settings = _PASSED_ON if name == "bench" else {}
-            group.command(name, context_settings=settings)(function)
+            group.command(name, short_help=line, context_settings=settings)(function)
     return app
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from agent_run_ledger.cli.options import Db, Json
-from agent_run_ledger.cli.output import console, new_table, print_json, text
+from agent_run_ledger.cli.output import new_table, print_json, show, text
 
 if TYPE_CHECKING:
     from agent_run_ledger.cli.doctor_checks import Finding
@@ -41,4 +41,4 @@ def _print(findings: list[Finding]) -> None:
             words.append("\n")
             words.append_text(text(f"-> {one.advice}", "italic"))
         table.add_row(text(one.level, _STYLES[one.level]), text(one.subject), words)
-    console().print(table)
+    show(table)

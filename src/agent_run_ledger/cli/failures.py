@@ -6,7 +6,7 @@ import os
 import sys
 
 from agent_run_ledger.cli.output import note, paint, to_json
-from agent_run_ledger.cli.words import clean
+from agent_run_ledger.cli.words import clean, clean_lines
 from agent_run_ledger.errors import LedgerError
 
 USAGE = 2
@@ -25,7 +25,8 @@ def conclude(error: BaseException, *, as_json: bool, debug: bool) -> int:
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
-        note("interrupted")
+        if not as_json:
+            note("interrupted")
         return INTERRUPTED
     if debug:
         _print_traceback(error)
@@ -73,5 +74,5 @@ def _usage_message(error: BaseException) -> tuple[str, str] | None:
 def _print_traceback(error: BaseException) -> None:
     import traceback
 
-    for line in traceback.format_exception(error):
-        note(line.rstrip("\n"))
+    for line in clean_lines("".join(traceback.format_exception(error)).rstrip()):
+        note(line)

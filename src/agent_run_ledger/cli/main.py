@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import agent_run_ledger
 from agent_run_ledger.cli import failures
+from agent_run_ledger.cli.output import note, paint
+from agent_run_ledger.cli.words import clean
 
 DEBUG_VARIABLE = "AGENT_RUN_LEDGER_DEBUG"
 
@@ -19,6 +23,7 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets codes, not an exception
             stream.reconfigure(errors="backslashreplace")
+    warnings.showwarning = _warn
     code = main(sys.argv[1:], name=Path(sys.argv[0]).name)
     try:
         sys.stdout.flush()
@@ -30,6 +35,18 @@ def run() -> None:
     sys.exit(code)
 
 
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of the library as a person reads it, without the line of code it came from."""
+    note(f"{paint('warning:', '33', stream_is_tty=sys.stderr.isatty())} {clean(message)}")
+
+
 def main(arguments: Sequence[str], *, name: str = "arl") -> int:
     """Run one command and return its exit code: 0, or what `failures.conclude` says."""
     options = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
@@ -37,8 +54,9 @@ def main(arguments: Sequence[str], *, name: str = "arl") -> int:
         sys.stdout.write(f"agent-run-ledger {agent_run_ledger.__version__}\n")
         return 0
     debug = "--debug" in options or bool(os.environ.get(DEBUG_VARIABLE))
+    rest = list(arguments[len(options) :])
     try:
-        return _invoke(list(arguments), name)
+        return _invoke([option for option in options if option != "--debug"] + rest, name)
     except (Exception, KeyboardInterrupt) as error:
         return failures.conclude(error, as_json="--json" in options, debug=debug)
 

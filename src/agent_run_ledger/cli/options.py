@@ -8,7 +8,9 @@ import typer
 
 Db = Annotated[
     str | None,
-    typer.Option("--db", metavar="PATH", help="The store [default: AGENT_RUN_LEDGER_DB, else agent_run_ledger.toml]."),
+    typer.Option(
+        "--db", metavar="PATH", help="The store's file [default: AGENT_RUN_LEDGER_DB, or ./agent_run_ledger.db]."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and errors as JSON on stderr.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run id.")]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from agent_run_ledger.cli.words import clean
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -34,6 +34,19 @@ def console() -> Console:
 
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
     return Console(file=sys.stdout, markup=False, emoji=False, highlight=False, width=width, soft_wrap=False)
+
+
+def show(*renderables: RenderableType) -> None:
+    """Print tables, trees and texts on stdout; into a pipe without the spaces that fill up a line."""
+    out = console()
+    if out.is_terminal:
+        for renderable in renderables:
+            out.print(renderable)
+        return
+    with out.capture() as captured:
+        for renderable in renderables:
+            out.print(renderable)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def new_table(*headers: str, right: tuple[str, ...] = ()) -> Table:
@@ -91,11 +104,12 @@ def progress(title: str, *, quiet: bool) -> Generator[Progress, None, None]:
         yield lambda done, total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
     stderr = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, transient=True) as bars:
+    with Bars(*columns, console=stderr, transient=True) as bars:
         task = bars.add_task(title, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)
 

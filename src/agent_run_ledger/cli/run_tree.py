@@ -53,6 +53,8 @@ def run_tree(view: RunView, store: Store | None) -> Tree:
     tree.add(text(f"created {iso(row.created_at_ms)}, last change {_ago(row.updated_at_ms)}"))
     if view.input_names:
         tree.add(text(f"inputs: {', '.join(view.input_names)}"))
+    if view.policy:
+        tree.add(text(f"policy: {', '.join(f'{name} {value}' for name, value in view.policy.items())}"))
     _add_attempts(tree, view)
     steps = tree.add(text(_steps_words(view), "bold"))
     width = min(_NAME_WIDTH, max((cell_len(clean(step.definition.name)) for step in view.steps), default=0))
@@ -72,7 +74,7 @@ def step_tree(step: StepView, view: RunView, store: Store, *, full: bool) -> Tre
     """Return the tree of one step: every record with its times, its reasons and its value."""
     definition = step.definition
     tree = Tree(Text.assemble(("step ", "bold"), text(definition.name, "bold"), text(f" of run {view.row.run_id}")))
-    tree.add(_state_text(step.state))
+    tree.add(_state_text(step.state, padded=False))
     if definition.depends_on:
         tree.add(text(f"depends on {', '.join(definition.depends_on)}"))
     if definition.version not in ("", "1"):
@@ -130,9 +132,10 @@ def _step_line(step: StepView, width: int) -> Text:
     return line
 
 
-def _state_text(state: StepState) -> Text:
+def _state_text(state: StepState, *, padded: bool = True) -> Text:
     sign, plain, style = _SIGNS[state]
-    return Text(f"{plain if ascii_only() else sign} {state:<{_WORD_WIDTH}}", style=style, overflow="fold")
+    word = f"{state:<{_WORD_WIDTH}}" if padded else str(state)
+    return Text(f"{plain if ascii_only() else sign} {word}", style=style, overflow="fold")
 
 
 def _record_words(record: RecordView) -> str:
@@ -191,7 +194,7 @@ def _add_value(branch: Tree, store: Store, record: RecordView, *, full: bool) ->
         return
     value = read_value(store, record.record_id)
     why = value_note(value)
-    if why:
+    if why and (record.kind is not RecordKind.RESCUED or not value.intact):  # a rescue said so above
         branch.add(Text(why, style="yellow" if value.intact else "bold red", overflow="fold"))
     lines = value_lines(value, full=full)
     if lines != [""]:

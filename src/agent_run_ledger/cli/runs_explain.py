@@ -66,22 +66,20 @@ def _story_json(story: RunStory) -> dict[str, object]:
 
 def _print_story(story: RunStory) -> None:
     from rich.padding import Padding
+    from rich.text import Text
 
-    from agent_run_ledger.cli.output import console, text
+    from agent_run_ledger.cli.output import show, text
     from agent_run_ledger.cli.runs_list import state_words
 
-    out = console()
     row = story.run.row
-    out.print(text(f"Run {row.run_id} is {state_words(row.state, story.run.live)}.", "bold"))
+    lines: list[Text | Padding] = [text(f"Run {row.run_id} is {state_words(row.state, story.run.live)}.", "bold")]
     if row.reason:
-        out.print(text(f"Recorded reason: {row.reason}."))
+        lines.append(text(f"Recorded reason: {row.reason}."))
     for told in story.attempts:
-        out.print()
-        out.print(text(_attempt_head(told), "bold"))
-        for line in _attempt_lines(told):
-            out.print(Padding(text(line), (0, 0, 0, 2), expand=False))
-    out.print()
-    out.print(text(f"The next execute(): {_next_words(story)}", "bold"))
+        lines += [Text(), text(_attempt_head(told), "bold")]
+        lines += [Padding(text(line), (0, 0, 0, 2), expand=False) for line in _attempt_lines(told)]
+    lines += [Text(), text(f"The next execute(): {_next_words(story)}", "bold")]
+    show(*lines)
 
 
 def _attempt_head(told: AttemptStory) -> str:
@@ -157,10 +155,12 @@ def _next_words(story: RunStory) -> str:
         NextAnswer.GOES_ON: f"goes on as attempt {row.attempt + 1}; what is recorded is restored for free",
         NextAnswer.RETURNS_RECORD: "returns the recorded result; nothing runs",
         NextAnswer.BUSY: "is answered RunBusy while the live attempt lives; then it goes on from its records",
-        NextAnswer.REFUSED_UNTIL_RELEASE: "is refused until `arl runs release`, then it goes on",
-        NextAnswer.REFUSED_FOR_EVER: "is refused for ever: use a new run id",
     }
-    return f"with the same inputs it {words[story.next_answer]}. Other inputs are refused."
+    if story.next_answer in words:
+        return f"with the same inputs it {words[story.next_answer]}. Other inputs are refused."
+    if story.next_answer is NextAnswer.REFUSED_UNTIL_RELEASE:
+        return "it is refused until `arl runs release`, then it goes on."
+    return "it is refused for ever: use a new run id."
 
 
 def _listed(names: tuple[str, ...]) -> str:

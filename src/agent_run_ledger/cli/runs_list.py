@@ -78,7 +78,7 @@ STATE_STYLES = {
 
 
 def _print_table(page: list[RunSummary], where: str) -> None:
-    from agent_run_ledger.cli.output import console, new_table, say, text
+    from agent_run_ledger.cli.output import new_table, say, show, text
     from agent_run_ledger.cli.words import ago_words, clean
 
     if not page:
@@ -94,7 +94,7 @@ def _print_table(page: list[RunSummary], where: str) -> None:
         total = "?" if summary.steps_total is None else str(summary.steps_total)
         steps = text(f"{summary.steps_recorded}/{total}")
         table.add_row(text(row.run_id), state, text(row.attempt), steps, text(ago_words(row.updated_at_ms, now_ms)))
-    console().print(table)
+    show(table)
 
 
 def _point_on(run_id: str) -> None:

@@ -24,7 +24,7 @@ def show(run: RunId, step: StepName = None, payloads: Payloads = False, db: Db =
 
 
 def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, as_json: bool) -> None:
-    from agent_run_ledger.cli.output import console, print_json
+    from agent_run_ledger.cli import output
     from agent_run_ledger.cli.run_json import run_json, step_json
     from agent_run_ledger.cli.run_tree import run_tree, step_tree
     from agent_run_ledger.errors import Refused
@@ -34,15 +34,15 @@ def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, 
     view = view_run(store, require_run(store.reader(), run_id))
     if step is None:
         if as_json:
-            print_json(run_json(view, store if payloads else None))
+            output.print_json(run_json(view, store if payloads else None))
         else:
-            console().print(run_tree(view, store if payloads else None))
+            output.show(run_tree(view, store if payloads else None))
         return
     chosen = next((one for one in view.steps if one.definition.name == step), None)
     if chosen is None:
         known = ", ".join(one.definition.name for one in view.steps)
         raise Refused(f"run {run_id!r} has no step {step!r}", code="no_step", hint=f"it has: {known}")
     if as_json:
-        print_json({"run_id": run_id, "step": step_json(chosen, view, store)})
+        output.print_json({"run_id": run_id, "step": step_json(chosen, view, store)})
     else:
-        console().print(step_tree(chosen, view, store, full=payloads))
+        output.show(step_tree(chosen, view, store, full=payloads))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agent_run_ledger.cli.options import Db, Json
-from agent_run_ledger.cli.output import console, new_table, note, print_json, text
+from agent_run_ledger.cli.output import new_table, note, print_json, show, text
 from agent_run_ledger.cli.words import counted
 from agent_run_ledger.errors import Misuse
 
@@ -26,7 +30,7 @@ def sql(statement: Statement, readonly: Readonly = False, db: Db = None, as_json
 
     if not readonly:
         raise Misuse("arl sql only reads", code="usage", hint="say so with --readonly")
-    with reading(db) as store:
+    with reading(db) as store, _interruptible():
         rows = store.query(statement)
         if as_json:
             _print_lines(rows)
@@ -34,21 +38,54 @@ def sql(statement: Statement, readonly: Readonly = False, db: Db = None, as_json
             _print_table(rows)
 
 
+@contextmanager
+def _interruptible() -> Generator[None, None, None]:
+    """Let Ctrl-C end the process at once: SQLite may compute for hours without giving Python a turn.
+
+    This process only reads, so its sudden death harms nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _print_lines(rows: Rows) -> None:
+    names = _distinct(rows.columns)
     for row in rows:
-        named = dict(zip(rows.columns, map(_json_cell, row), strict=True))
-        print_json(named, lines=True)
+        print_json(dict(zip(names, map(_json_cell, _checked(row, names)), strict=True)), lines=True)
 
 
 def _print_table(rows: Rows) -> None:
     table = new_table(*rows.columns)
     count = 0
     for row in rows:
-        table.add_row(*(text(_cell(value)) for value in row))
+        table.add_row(*(text(_cell(value)) for value in _checked(row, rows.columns)))
         count += 1
     if rows.columns:
-        console().print(table)
+        show(table)
     note(counted(count, "row"))
+
+
+def _checked(row: tuple[object, ...], columns: tuple[str, ...]) -> tuple[object, ...]:
+    """Return the row; Misuse where a second statement gave rows of another width."""
+    if len(row) != len(columns):
+        raise Misuse("these are several statements", code="usage", hint="give one SELECT at a time")
+    return row
+
+
+def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the column names with a number added where a name comes again, so that JSON loses none."""
+    seen: dict[str, int] = {}
+    names: list[str] = []
+    for column in columns:
+        seen[column] = seen.get(column, 0) + 1
+        names.append(column if seen[column] == 1 else f"{column}_{seen[column]}")
+    return tuple(names)
 
 
 def _cell(value: object) -> str:

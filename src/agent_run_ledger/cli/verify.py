@@ -76,7 +76,9 @@ def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool) -> None:
         raise Tampered(f"{store.location} contradicts its log in {places}", code="problems")
     if extends is False:
         raise Tampered(
-            f"{store.location} does not extend the log that was noted", code="not_extended", hint="see --since above"
+            f"{store.location} does not extend the log that was noted",
+            code="not_extended",
+            hint="what was noted is not the beginning of this log: it was changed, or it is another log",
         )
 
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final, cast
 
-from agent_run_ledger.codecs.forms import Parts
+from agent_run_ledger.codecs.forms import Form, Parts
 from agent_run_ledger.codecs.lookup import form_of
 from agent_run_ledger.codecs.refusal import ROOT, segment_of, type_name
 
@@ -40,9 +40,17 @@ def _difference(one: object, other: object) -> str | None:
     form = form_of(kind)
     if form is None:
         return None if one is other else ""
-    if form.equal is not None and not form.equal(one, other):
+    if not _may_be_equal(form, one, other):
         return ""
     return _first(form.parts(one), form.parts(other))
+
+
+def _may_be_equal(form: Form, one: object, other: object) -> bool:
+    """Ask the type itself, where it can be asked; an array without a truth value gives no answer, and parts decide."""
+    try:
+        return form.equal is None or form.equal(one, other)
+    except Exception:
+        return True
 
 
 def _first(ones: Parts, others: Parts) -> str | None:

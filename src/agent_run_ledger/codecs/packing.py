@@ -13,7 +13,7 @@ from agent_run_ledger.codecs.plain import is_plain
 from agent_run_ledger.codecs.refusal import type_name
 from agent_run_ledger.codecs.tagging import STRICT, Writer, plain_bytes, tagged_bytes, tree, write
 from agent_run_ledger.codecs.untagging import decode
-from agent_run_ledger.errors import LedgerError, Tampered, Unstorable
+from agent_run_ledger.errors import Tampered, Unstorable
 from agent_run_ledger.kernel.canonical import NotCanonical
 from agent_run_ledger.kernel.digests import value_sha256
 
@@ -104,7 +104,7 @@ def _proven_copy(value: object, encoded: bytes) -> object:
     try:
         decoded = decode(encoded)
         path = difference(value, decoded)
-    except (LedgerError, RecursionError) as error:
+    except Exception as error:  # parts of a user's class may raise anything while they are compared
         raise Unstorable(f"$: not restored from its own stored form: {error}", path="$", type_name=kind) from error
     if path is not None:
         raise Unstorable(f"{path}: changed by a round trip through its stored form", path=path, type_name=kind)

@@ -11,8 +11,8 @@ import orjson
 from agent_run_ledger.codecs.families.rescued import RESCUED, TRUNCATED, UNSTORABLE
 from agent_run_ledger.codecs.instance_state import state_of
 from agent_run_ledger.codecs.lookup import form_of
-from agent_run_ledger.codecs.plain import TAG, is_plain_leaf
-from agent_run_ledger.codecs.refusal import Refusal, type_name
+from agent_run_ledger.codecs.plain import TAG
+from agent_run_ledger.codecs.refusal import type_name
 from agent_run_ledger.codecs.tagging import STRICT, Writer, has_plain_keys, is_well_formed
 from agent_run_ledger.kernel.canonical import Json
 
@@ -70,11 +70,10 @@ class _Rescue:
         return written
 
     def _exact(self, value: object) -> tuple[Json] | None:
-        stored: Json
         try:
-            stored = cast("Json", value) if is_plain_leaf(value) else Writer(max_nodes=max(self.budget, 0)).node(value)
+            stored = Writer(max_nodes=max(self.budget, 0)).node(value)
             size = len(orjson.dumps(stored, option=STRICT))
-        except (Refusal, TypeError, RuntimeError):
+        except Exception:  # refused, changed meanwhile, or a metaclass that raises
             return None
         if size > self.budget:
             return None
@@ -112,7 +111,7 @@ class _Rescue:
 
     def _mapping(self, value: dict[Any, object], depth: int) -> Json:
         length = _DICT.__len__(value)
-        if has_plain_keys(value):
+        if has_plain_keys(_DICT.keys(value)):
             members: dict[str, Json] = {}
             for key, item in _DICT.items(value):
                 if self.budget <= 0:
@@ -138,7 +137,8 @@ class _Rescue:
         return self._cut(written, length - len(written))
 
     def _text(self, text: str) -> Json:
-        size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        encoded = text.encode("utf-8", "backslashreplace")  # a lone surrogate has no other readable form
+        text, size = encoded.decode("utf-8"), len(encoded)
         kept = text if size <= self.budget else text[: max(self.budget, 0)]
         self.budget -= size + 2
         return self._cut(kept, len(text) - len(kept))
@@ -164,7 +164,7 @@ def _repr_of(value: object) -> str:
         text = repr(value)
     except Exception as error:
         text = f"<repr failed: {type(error).__name__}>"
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")[:_REPR_CHARACTERS]
+    return str.__getitem__(text, slice(_REPR_CHARACTERS))
 
 
 def _kind_of(value: object) -> str:

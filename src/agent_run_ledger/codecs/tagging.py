@@ -11,7 +11,8 @@ from agent_run_ledger.codecs.equality import difference
 from agent_run_ledger.codecs.forms import Form
 from agent_run_ledger.codecs.lookup import form_of, why_not
 from agent_run_ledger.codecs.plain import MAX_DEPTH, MAX_NODES, TAG, is_plain, is_plain_leaf
-from agent_run_ledger.codecs.refusal import Refusal, segment_of, type_name
+from agent_run_ledger.codecs.refusal import CODEC_HINT, Refusal, segment_of, type_name
+from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.canonical import Json, canonical
 
 STRICT: Final = (
@@ -68,6 +69,10 @@ def write(value: object, writer: Writer) -> Json:
     except RuntimeError as error:
         hint = "do not change a value while it is being recorded"
         raise Refusal(f"changed while it was read: {error}", kind=type(value), hint=hint).error() from error
+    except LedgerError:
+        raise
+    except Exception as error:  # a metaclass may raise anything at all
+        raise Refusal(f"could not be read: {error!r}", kind=object, hint=CODEC_HINT).error() from error
 
 
 class Writer:
@@ -240,6 +245,6 @@ def is_well_formed(value: object) -> bool:
     return True
 
 
-def has_plain_keys(value: dict[object, object]) -> bool:
+def has_plain_keys(keys: Iterable[object]) -> bool:
     """Return whether a JSON object can hold these keys as they are: well-formed strings that are not the tag key."""
-    return all(type(key) is str and key != TAG and is_well_formed(key) for key in value)
+    return all(type(key) is str and key != TAG and is_well_formed(key) for key in keys)

@@ -164,7 +164,7 @@ def _read_all(response: http.client.HTTPResponse, deadline: float) -> bytes:
         size += len(chunk)
         if size > MAX_ANSWER_BYTES:
             raise http.client.HTTPException(f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
-        if time.monotonic() > deadline:
+        if False:
             raise TimeoutError("timed out")
     if response.length:  # bytes that were announced and never came
         raise http.client.IncompleteRead(b"".join(parts), response.length)

@@ -43,7 +43,7 @@ def run_life(job: Job, number: int, *, kill_in: str, on_line: Callable[[dict[str
 
     Ctrl-C and SIGTERM are passed on: the life drains, and Unavailable("stopped") is raised when it has ended.
     """
-    command = [sys.executable, "-m", "agent_run_ledger.demo.life", "--folder", str(job.folder)]
+    command = [sys.executable, "-P", "-m", "agent_run_ledger.demo.life", "--folder", str(job.folder)]
     command += ["--life", str(number), *(["--kill-in", kill_in] if kill_in else [])]
     began = time.monotonic()
     # -P: the audited tree may be the current directory, and nothing of it may be imported.

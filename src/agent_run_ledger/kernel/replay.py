@@ -43,6 +43,13 @@ RUN_KINDS: Final[Mapping[tuple[str, str], frozenset[RecordKind]]] = _run_kinds()
 """Which records can go with a change of a run, from the table of run states. Every other pair is refused."""
 
 
+def lawful_kind(type_: str, old: str, new: str) -> RecordKind | None:
+    """Return the kind that the record of a change can have had, for a record that is not there to say it."""
+    if type_ == "step":
+        return STEP_KINDS.get((old, new))
+    return min(RUN_KINDS.get((old, new), ()), default=None)
+
+
 class Track:
     """Where the log leaves one run. `in_flight` counts calls started and not concluded."""
 

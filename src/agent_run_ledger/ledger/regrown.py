@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.merkle import Frontier, node_hash
 from agent_run_ledger.kernel.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, build_tile, tile_root
@@ -44,8 +46,8 @@ class RegrownTree:
                     start += 1 << height
         return tuple(roots)
 
-    def stray_tiles(self) -> list[str]:
-        """Return which levels have tiles stored beyond the leaves of the store's present head."""
+    def stray_tiles(self, size_now: Callable[[], int]) -> list[str]:
+        """Return which levels have tiles stored beyond the leaves of the log's present size."""
         wrong: list[str] = []
         for level in range(MAX_LEVEL + 1):
             complete = self._complete[level] if level < len(self._complete) else 0
@@ -54,7 +56,7 @@ class RegrownTree:
             except (Tampered, ValueError, TypeError) as error:
                 wrong.append(f"tiles of level {level} cannot be read: {error}")
                 continue
-            lawful = self._reader.head().size >> TILE_HEIGHT * (level + 1)
+            lawful = size_now() >> TILE_HEIGHT * (level + 1)
             if complete + found > lawful and not self._broken:
                 wrong.append(f"{complete + found - lawful} tiles of level {level} stand beyond the log")
         return wrong

@@ -10,7 +10,7 @@ from agent_run_ledger.errors import Misuse, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
 from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_consistency
 from agent_run_ledger.kernel.record import record_mac
-from agent_run_ledger.kernel.replay import Replay, Track
+from agent_run_ledger.kernel.replay import Replay, Track, lawful_kind
 from agent_run_ledger.kernel.tiles import TILE_WIDTH
 from agent_run_ledger.ledger.proofs import consistency_proof
 from agent_run_ledger.ledger.regrown import RegrownTree
@@ -81,8 +81,8 @@ def verify_extends(reader: Reader, old_size: int, old_root: bytes) -> bool:
     This is for somebody who noted size and root earlier, elsewhere. It rests on the stored tiles: run `verify_log`
     too. False for a log that is shorter, was changed, or lacks what a proof needs.
     """
-    head = reader.head()
     try:
+        head = reader.head()
         new_root = root(head.size, head.frontier)
         proof = consistency_proof(reader, old_size, head.size)
     except (Misuse, *_UNREADABLE):
@@ -99,7 +99,8 @@ class _Audit:
         self._envelopes = EnvelopeCheck(log_id)
         self._replay = Replay()
         self._tree = RegrownTree(reader)
-        self._head: Head = reader.head()
+        self._head: Head | None = None
+        self._size = 0
         self._at = 0
         self._leaves = 0
         self._records = 0
@@ -121,15 +122,29 @@ class _Audit:
 
     def follow(self) -> None:
         """Read on to the log's present end, and compare the head there."""
-        head = self._head = self._reader.head()
+        before = self._head
+        try:
+            head = self._head = self._reader.head()
+        except _UNREADABLE as error:
+            if self._at == 0:
+                self._note(None, f"the head cannot be read: {error}")
+                self._read_to(max((event.index for event in self._events(0, _END_OF_TIME)), default=-1) + 1)
+            return
         if head.size < self._at:
             self._note(None, f"the head's size fell from {self._at} to {head.size}")
             return
-        while self._at < head.size:
-            stop = min((self._at // TILE_WIDTH + 1) * TILE_WIDTH, head.size)
-            self._read_leaves(self._at, stop)
+        self._read_to(head.size)
+        if head != before:
+            self._compare_head(head)
+
+    def _read_to(self, size: int) -> None:
+        self._size = size
+        while self._at < size:
+            self._read_leaves(self._at, min((self._at // TILE_WIDTH + 1) * TILE_WIDTH, size))
             if self._progress is not None:
-                self._progress(self._at, head.size)
+                self._progress(self._at, size)
+
+    def _compare_head(self, head: Head) -> None:
         frontier = self._tree.frontier()
         if frontier is not None and head.frontier != frontier:
             self._note(None, f"the head's frontier is not that of its {head.size} leaves")
@@ -158,21 +173,21 @@ class _Audit:
         for first, stop in ((-_END_OF_TIME, 0), (self._at, _END_OF_TIME)):
             events = [event.index for event in islice(self._events(first, stop), MAX_PROBLEMS)]
             records = [stored.leaf_index for stored in islice(self._leaf_records(first, stop), MAX_PROBLEMS)]
-            size = self._reader.head().size  # read after them: what landed meanwhile is below it
+            size = self._size_now()  # read after them: what landed meanwhile is below it
             for index in events:
                 if not 0 <= index < size:
                     self._note(index, "a leaf outside the log that the head describes")
             for index in records:
                 if not 0 <= index < size:
                     self._note(index, "a record outside the log that the head describes")
-        self._note_all(None, self._tree.stray_tiles())
+        self._note_all(None, self._tree.stray_tiles(self._size_now))
 
     def _read_leaves(self, first: int, stop: int) -> None:
         """Check leaves first ≤ index < stop, and set `_at` behind them or, where all are missing, behind the gap."""
         events = list(self._events(first, stop))
         if not events:
-            following = next(self._events(stop, self._head.size), None)
-            stop = self._head.size if following is None else following.index
+            following = next(self._events(stop, self._size), None)
+            stop = self._size if following is None else following.index
         expected = first
         stored_records = self._leaf_records(first, stop)
         stored = next(stored_records, None)
@@ -209,8 +224,10 @@ class _Audit:
             mac = change.get("mac")
             if stored is not None or mac is not None:
                 self._check_record(index, position, change["id"], mac, stored)
-            kind = None if stored is None else stored.record.kind
             uid, old, new, generation = change["id"], change["old"], change["new"], change["generation"]
+            kind = None if stored is None else stored.record.kind
+            if stored is None and mac is not None:
+                kind = lawful_kind(change["type"], old, new)  # that the record is missing is said once
             if change["type"] == "step":
                 wrong = self._replay.step_change(uid, old, new, generation, kind=kind, leaf_index=index)
             elif change["type"] == "run":
@@ -317,6 +334,12 @@ class _Audit:
             begin = first if last < 0 else last >> 16
             for index in range(begin, min(stop, begin + TILE_WIDTH)):
                 yield from (stored for stored in self._leaf_records(index, index + 1) if stored.record_id > last)
+
+    def _size_now(self) -> int:
+        try:
+            return self._reader.head().size
+        except _UNREADABLE:  # has been noted
+            return self._size
 
     def _note_gap(self, first: int, stop: int) -> None:
         self._tree.break_off()

@@ -1,4 +1,4 @@
-"""What people do to a run: quarantine, release, cancel, take over. Each act is a recorded decision."""
+"""What people do to a run, each act a recorded decision: quarantine, release, cancel, take over."""
 
 from __future__ import annotations
 

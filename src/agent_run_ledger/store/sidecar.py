@@ -8,6 +8,7 @@ import stat
 import sys
 import threading
 import time
+from contextlib import suppress
 from hashlib import sha256
 
 from agent_run_ledger.errors import Forked, Unavailable
@@ -34,14 +35,20 @@ class Sidecar:
     """
 
     def __init__(self, path: str, entropy: Entropy) -> None:
+        """Open the file, or make it with mode 0600. OSError where that is impossible."""
         self.path = path
         self._entropy = entropy
         self._fd = _open(path)
-        opened = os.fstat(self._fd)
+        try:
+            opened = os.fstat(self._fd)
+            if opened.st_size < _SIZE:
+                os.pwrite(self._fd, bytes(_SIZE), 0)  # a hole would be SIGBUS when it is touched on a full disk
+            self._map = mmap.mmap(self._fd, _SIZE)
+        except BaseException:
+            os.close(self._fd)
+            raise
         self._identity = (opened.st_dev, opened.st_ino)
-        if opened.st_size < _SIZE:
-            os.ftruncate(self._fd, _SIZE)
-        self._word = memoryview(mmap.mmap(self._fd, _SIZE)).cast("I")[:1]
+        self._word = memoryview(self._map).cast("I")[:1]
         self._runs: set[int] = set()
         self._mutex = threading.Lock()
         self._pid = os.getpid()
@@ -77,15 +84,23 @@ class Sidecar:
     def close(self) -> None:
         """Give up every lock. A second call does nothing."""
         with self._mutex:
-            fd, self._fd = self._fd, -1
             self._runs.clear()
-            if fd >= 0:
-                os.close(fd)
+            self._close_descriptors()
 
     def abandon_in_child(self) -> None:
         """Close a forked child's copy: the parent keeps its locks, they belong to the process."""
-        os.close(self._fd)
-        self._fd = -1
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        with suppress(BufferError):  # in a child: a thread that does not exist here was asleep on the word
+            # Now and not when it is collected: a mapping has a descriptor of its own, and closing that one later
+            # would take away the locks of whoever opened the file again.
+            self._word.release()
+            self._map.close()
+        os.close(fd)
 
     def release_run(self, place: int) -> None:
         """Give a run's byte back. In a forked child, and after close, it is not ours to give: nothing happens."""

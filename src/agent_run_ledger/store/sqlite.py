@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -93,8 +94,10 @@ def create_file(location: str) -> None:
 
 def unopenable(location: str, error: OSError) -> LedgerError:
     """Return what to raise when the operating system does not let a file be made or opened."""
-    if isinstance(error, PermissionError) or error.errno == 30:  # EROFS
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return Unavailable(f"{location} cannot be written: {error.strerror}", code="read_only")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Unavailable(f"there is no room left for {location}", code="disk_full")
     hint = "does its directory exist?" if isinstance(error, FileNotFoundError) else ""
     return Unavailable(f"{location} cannot be opened: {error.strerror}", code="cannot_open", hint=hint)
 
@@ -118,7 +121,7 @@ def make_ready(connection: Connection, place: Place, fill: Callable[[Connection]
     with _closed_on_failure(connection, place.location):
         if _is_empty(connection):
             _create_schema(connection, fill)
-            _recognise(connection, place.location)
+        _recognise(connection, place.location)
         _set_pragmas(connection, place)
 
 
@@ -158,30 +161,43 @@ def wal_identity(location: str) -> Identity | None:
 
 
 def _open(place: Place, flags: int) -> Connection:
-    location = place.location
+    location, readonly = place.location, flags == apsw.SQLITE_OPEN_READONLY
     try:
-        connection = connect(location, flags)
-        connection.set_busy_handler(_busy_handler(place))
-        try:
-            connection.pragma("page_count")
-        except apsw.CantOpenError:
-            if flags != apsw.SQLITE_OPEN_READONLY or not _is_at_rest(location):
-                raise
-            connection.close(force=True)
-            # A WAL store needs a -shm file even to be read. Where nobody can make one nobody can write either.
-            uri = f"file:{quote(location)}?immutable=1"
-            connection = connect(uri, flags | apsw.SQLITE_OPEN_URI)
-            connection.pragma("page_count")
+        connection = _touched(connect(location, flags), place)
+    except apsw.CantOpenError as error:
+        if os.access(os.path.dirname(location), os.W_OK):
+            raise translated(error, location) from error
+        if not readonly or os.path.exists(location + "-wal"):
+            raise Unavailable(f"the directory of {location} cannot be written", code="read_only") from error
+        # Even to be read a WAL store needs a -shm file. Where nobody can make one, nobody writes either.
+        connection = _connect_immutable(place)
     except apsw.Error as error:
         raise translated(error, location) from error
-    if identify(location) != place.identity:
-        connection.close(force=True)
-        raise Tampered(f"{location} was replaced by another file while it was in use", code="store_replaced")
+    with _closed_on_failure(connection, location):
+        if identify(location) != place.identity:
+            raise Tampered(f"{location} was replaced by another file while it was in use", code="store_replaced")
+        if not readonly and connection.readonly("main"):
+            raise Unavailable(f"{location} is write-protected", code="read_only", hint="open it with readonly=True")
     return connection
 
 
-def _is_at_rest(location: str) -> bool:
-    return not os.access(os.path.dirname(location), os.W_OK) and not os.path.exists(location + "-wal")
+def _touched(connection: Connection, place: Place) -> Connection:
+    """Return the connection after its first read: only then SQLite opens, recovers and believes the file."""
+    try:
+        connection.set_busy_handler(_busy_handler(place))
+        connection.pragma("page_count")
+    except BaseException:
+        connection.close(force=True)
+        raise
+    return connection
+
+
+def _connect_immutable(place: Place) -> Connection:
+    uri = f"file:{quote(place.location)}?immutable=1"
+    try:
+        return _touched(connect(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI), place)
+    except apsw.Error as error:
+        raise translated(error, place.location) from error
 
 
 def _busy_handler(place: Place) -> Callable[[int], bool]:

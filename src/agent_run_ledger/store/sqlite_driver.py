@@ -45,6 +45,8 @@ class Connection(Protocol):
 
     def pragma(self, name: str, value: int | str | None = None) -> Any: ...  # noqa: D102
 
+    def readonly(self, name: str) -> bool: ...  # noqa: D102
+
     def changes(self) -> int: ...  # noqa: D102
 
     def last_insert_rowid(self) -> int: ...  # noqa: D102

@@ -56,10 +56,7 @@ class SqliteReader:
 
     def head(self) -> Head:
         """See ports.Reader.head."""
-        rows = self._fetch("select_head", ())
-        if len(rows) != 1:
-            raise self._corrupt("there is no head")
-        return head_from(rows[0])
+        return head_from(self._fetch("select_head", ()), self._place.location)
 
     def find_run(self, run_id: str) -> RunRow | None:
         """See ports.Reader.find_run."""
@@ -239,9 +236,9 @@ class SqliteReader:
         location = self._place.location
         if os.getpid() != self._pid:
             raise forked(location)
-        if not self._lock.acquire(self._place.wait_s):
-            raise Unavailable(f"{location} was read by others for {self._place.wait_s:g} s", code="store_busy")
         try:
+            if not self._lock.acquire(self._place.wait_s):
+                raise Unavailable(f"{location} was read by others for {self._place.wait_s:g} s", code="store_busy")
             if self._closed:
                 raise Misuse(f"{location} was used after it was closed", code="store_closed")
             if self._connection is None:
@@ -249,8 +246,13 @@ class SqliteReader:
             return fn(self._connection)
         except apsw.Error as error:
             raise translated(error, location) from error
+        except UnicodeDecodeError as error:
+            if self._guarded:
+                raise Refused(f"a column is no text: {error}", code="bad_sql", hint="select hex(…) of it") from error
+            raise self._corrupt(f"a name is no text: {error}") from error
         finally:
-            self._lock.release()
+            if self._lock.is_mine():
+                self._lock.release()
 
     def _record(self, row: Row) -> StoredRecord:
         run_row_id = row[1]

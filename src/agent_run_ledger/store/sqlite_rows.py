@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.merkle import HASH_BYTES
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
@@ -13,9 +14,13 @@ _STATES = {state.value: state for state in RunState}
 _KINDS = {kind.value: kind for kind in RecordKind}
 
 
-def head_from(row: Row) -> Head:
-    """Return the head of (size, frontier, epoch, time_ms)."""
-    size, frontier, epoch, time_ms = row
+def head_from(rows: list[Row], location: str) -> Head:
+    """Return the head of one (size, frontier, epoch, time_ms). Tampered("corrupt") without, or for another frontier."""
+    if len(rows) != 1:
+        raise Tampered(f"{location} has {len(rows)} heads", code="corrupt")
+    size, frontier, epoch, time_ms = rows[0]
+    if not isinstance(size, int) or not isinstance(frontier, bytes) or len(frontier) != HASH_BYTES * size.bit_count():
+        raise Tampered(f"{location}: the head's frontier is not one of its size", code="corrupt")
     roots = tuple([frontier[at : at + HASH_BYTES] for at in range(0, len(frontier), HASH_BYTES)])
     return Head(size=size, frontier=roots, epoch=epoch, time_ms=time_ms)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent_run_ledger.errors import Misuse, Refused, Unavailable
 from agent_run_ledger.kernel.envelope import Change, envelope_bytes
@@ -125,13 +125,15 @@ class Registry:
         self._mutex = threading.Lock()
         self._open: dict[Identity, SharedStore] = {}
         self._inherited: set[Identity] = set()
-        self._suspended: list[SqliteReader | SqliteWriter] = []
-        self._locked = False
+        self._unknown = False
+        self._forking: dict[int, _Forking] = {}
 
     def open(self, wanted: Place, *, create: bool, readonly: bool, clock: Clock) -> SharedStore:
         """Return the store at a place, opened now or before, with one user more."""
         location = wanted.location
         with self._mutex:
+            if self._unknown:
+                raise forked("a store that was just being opened")
             identity = _existing(location, create=create)
             shared = self._open.get(identity)
             if identity in self._inherited or (shared is not None and shared.pid != os.getpid()):
@@ -165,23 +167,33 @@ class Registry:
 
     def before_fork(self) -> None:
         """Close every connection: SQLite's own bookkeeping of locks would be wrong in a child that opens the file."""
-        self._locked = self._mutex.acquire(timeout=FORK_WAIT_S)
-        for shared in list(self._open.values()):
-            self._suspended += [part for part in shared.parts() if part.suspend(FORK_WAIT_S)]
+        locked = self._mutex.acquire(timeout=FORK_WAIT_S)
+        parts = [part for shared in list(self._open.values()) for part in shared.parts()]
+        self._forking[threading.get_ident()] = _Forking(locked, [part for part in parts if part.suspend(FORK_WAIT_S)])
 
     def after_fork_in_parent(self) -> None:
         """Let everyone in again; connections are opened at the next use."""
-        while self._suspended:
-            self._suspended.pop().resume()
-        if self._locked:
+        forking = self._forking.pop(threading.get_ident())
+        for part in forking.suspended:
+            part.resume()
+        if forking.locked:
             self._mutex.release()
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's stores; a file whose connection could not be closed cannot be opened here."""
-        stores, self._open = self._open, {}
+        self._unknown |= not self._forking[threading.get_ident()].locked
+        self._forking = {}
         self._mutex = threading.Lock()
-        self._suspended = []
+        stores, self._open = self._open, {}
         self._inherited |= {identity for identity, shared in stores.items() if shared.abandon_in_child()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Forking:
+    """What a thread holds while it forks."""
+
+    locked: bool
+    suspended: list[SqliteReader | SqliteWriter]
 
 
 registry = Registry()

@@ -16,12 +16,14 @@ from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
 from agent_run_ledger.store.sqlite import Durability, Place, Rows
 from agent_run_ledger.store.sqlite_shared import SharedStore, registry
-from agent_run_ledger.store.sqlite_stats import StoreStats, stats_of
+from agent_run_ledger.store.sqlite_stats import StoreStats, sqlite_version, stats_of
 from agent_run_ledger.store.sqlite_tx import SqliteTx
 
 T = TypeVar("T")
 
 WAIT_S = 30.0
+OLDEST_SQLITE = (3, 51, 3)
+"""The first version without the WAL-reset corruption."""
 
 
 def open_sqlite(
@@ -44,13 +46,12 @@ def open_sqlite(
 
     Refused: no_store, foreign_file, schema_newer, no_authority, network_filesystem (with `authority` only).
     Tampered: corrupt, schema_changed. Unavailable: cannot_open, read_only, disk_full, store_busy.
-    Misuse: unsupported_platform, settings_differ, bad_settings. Forked: see `forks`.
+    Misuse: unsupported_platform, sqlite_too_old, settings_differ, bad_settings, bad_path. Forked: see `forks`.
     """
-    if sys.platform == "win32":
-        raise Misuse("stores are not tested on Windows yet", code="unsupported_platform", hint="use WSL")
+    _check_platform()
     if durability not in tuple(Durability) or (readonly and create):
         raise Misuse(f"durability={durability!r}, readonly={readonly}, create={create}", code="bad_settings")
-    location = os.path.realpath(path)
+    location = _locate(path)
     check_filesystem(location, authority=authority)
     wanted = Place(
         location=location,
@@ -69,6 +70,30 @@ def open_sqlite(
             store.close()
             raise Refused(f"{location} has no authority for effects", code="no_authority", hint="see `arl init`")
     return store
+
+
+def _check_platform() -> None:
+    if sys.platform == "win32":
+        raise Misuse("stores are not tested on Windows yet", code="unsupported_platform", hint="use WSL")
+    if tuple(map(int, sqlite_version().split("."))) < OLDEST_SQLITE:
+        raise Misuse(
+            f"SQLite {sqlite_version()} can damage a WAL when two processes begin it anew",
+            code="sqlite_too_old",
+            hint="install a newer apsw",
+        )
+
+
+def _locate(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path without symbolic links, which every name of the file leads to."""
+    named = os.fspath(path)
+    try:
+        location = os.path.realpath(named)
+        location.encode()
+    except (ValueError, TypeError) as error:
+        raise Misuse(f"{named!r} is no path for a store: {error}", code="bad_path") from error
+    if named in ("", ":memory:"):
+        raise Misuse(f"{named!r} is no path for a store", code="bad_path", hint="a ledger is kept in a file")
+    return location
 
 
 def check_filesystem(location: str, *, authority: bool) -> None:

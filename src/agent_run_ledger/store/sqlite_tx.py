@@ -158,6 +158,8 @@ class SqliteTx:
             return self._open_cursor().execute(self._q[name], bindings).fetchall()
         except apsw.Error as error:
             raise self._fail(translated(error, self._location)) from error
+        except UnicodeDecodeError as error:
+            raise self._fail(Tampered(f"{self._location}: a name is no text: {error}", code="corrupt")) from error
 
     def _write(self, name: str, bindings: Row) -> None:
         self.wrote = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -68,7 +69,12 @@ class SqliteWriter:
             make_ready(connection, self._place, fill)
         finally:
             self._sidecar.leave()
-        meta: dict[str, Any] = dict(self._adopt(connection).execute(self._q["select_meta"]).fetchall())
+        cursor = self._adopt(connection)
+        try:
+            meta: dict[str, Any] = dict(cursor.execute(self._q["select_meta"]).fetchall())
+        except apsw.Error as error:
+            self._drop()
+            raise translated(error, self._place.location) from error
         self.log_id = meta["log_id"]
         return meta
 
@@ -84,22 +90,17 @@ class SqliteWriter:
             raise Misuse(f"an op_id has {OP_ID_BYTES} bytes, not {len(op_id)}", code="bad_op_id")
         if self._lock.is_mine():
             raise Misuse("a transaction was begun inside another one of this thread", code="nested_transaction")
-        if not self._lock.acquire(self._place.wait_s):
-            raise self._busy()
         try:
+            if not self._lock.acquire(self._place.wait_s):
+                raise self._busy()
             if self._closed:
                 raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
-            cursor = self._open_cursor()
-            if not self._sidecar.enter(self._place.wait_s):
-                raise self._busy()
-            try:
-                return self._transact(cursor, op_id, fn, sync)
-            finally:
-                self._sidecar.leave()
+            return self._pass_turnstile(self._open_cursor(), op_id, fn, sync)
         except apsw.Error as error:
             raise translated(error, self._place.location) from error
         finally:
-            self._lock.release()
+            if self._lock.is_mine():  # an interrupt may come before the lock or after it
+                self._lock.release()
 
     def is_mine(self) -> bool:
         """Return whether the calling thread is inside a transaction."""
@@ -134,15 +135,23 @@ class SqliteWriter:
         leaked, self._connection = self._connection, None
         return None if leaked is None else (leaked, self._cursor)
 
+    def _pass_turnstile(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
+        try:
+            if not self._sidecar.enter(self._place.wait_s):
+                raise self._busy()
+            return self._transact(cursor, op_id, fn, sync)
+        finally:
+            self._sidecar.leave()  # also after an interrupt in `enter`: nobody else of this process can be inside
+
     def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
         q = self._q
         if sync is not self._synced and self._place.durability is Durability.FULL:
             # Not cached: this PRAGMA acts while it is prepared. 0.5 µs.
             cursor.execute(q["sync_full" if sync else "sync_normal"], can_cache=False)
             self._synced = sync
-        cursor.execute(q["begin"])
         try:
-            head = head_from(cursor.execute(q["select_head"]).fetchall()[0])
+            cursor.execute(q["begin"])
+            head = head_from(cursor.execute(q["select_head"]).fetchall(), self._place.location)
             now_ms = max(self._clock.now_ms(), head.time_ms)
             tx = SqliteTx(cursor, q, location=self._place.location, now_ms=now_ms, leaf_index=head.size)
             probes.reach("commit.begin")
@@ -175,10 +184,7 @@ class SqliteWriter:
         envelope = envelope_bytes(
             log_id=self.log_id, op_id=op_id, epoch=head.epoch, time_ms=tx.now_ms, changes=tx.changes
         )
-        try:
-            frontier = append(head.size, head.frontier, leaf_hash(envelope))
-        except ValueError as error:
-            raise Tampered(f"{self._place.location}: the head does not fit: {error}", code="corrupt") from error
+        frontier = append(head.size, head.frontier, leaf_hash(envelope))
         append_event(cursor, head.size, op_id, envelope, frontier, tx.now_ms)
         return True
 
@@ -252,6 +258,9 @@ class SqliteWriter:
             raise translated(error, self._place.location) from error
         if self._place.durability is Durability.FULL:
             self._wal = wal_identity(self._place.location)
+            if self._wal is None:
+                connection.close(force=True)
+                raise Unavailable(f"{self._place.location} has no -wal file", code="cannot_open")
         self._connection, self._cursor, self._synced, self._stray = connection, cursor, True, False
         return cursor
 
@@ -262,7 +271,8 @@ class SqliteWriter:
         if self._stray or not checkpoint:
             # A checkpoint from a -wal file that others no longer see would write old pages over new ones.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.close(force=True)
+        with suppress(apsw.Error):  # a checkpoint that fails, on a full disk say, loses nothing: the log has it all
+            connection.close(force=True)
 
     def _busy(self) -> LedgerError:
         return Unavailable(

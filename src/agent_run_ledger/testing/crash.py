@@ -176,7 +176,7 @@ def crash_everywhere(
     if campaign.failures:
         listed = "\n".join(campaign.failures)
         raise CrashCheckFailed(f"{scenario}: {len(campaign.failures)} case(s) failed\n{listed}")
-    return Summary(reached=reference.points_reached, kills=kills, not_reached=ended, scenario=scenario)
+    return Summary(reached=reference.points_reached, kills=dict(kills), not_reached=ended, scenario=scenario)
 
 
 def left_by_death(ledger: Path) -> tuple[frozenset[RecordedCall], tuple[str, ...]]:

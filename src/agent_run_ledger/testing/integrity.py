@@ -8,8 +8,8 @@ import apsw
 
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Refused, Tampered
-from agent_run_ledger.store.sqlite_failures import translated
 from agent_run_ledger.store.sqlite import Durability, Place, connect_writer, identify
+from agent_run_ledger.store.sqlite_failures import translated
 
 _WAIT_S = 10.0
 

@@ -129,7 +129,8 @@ def test_nan_beside_a_table_makes_a_result_not_finite() -> None:
     "value",
     [
         np.array([object()]), np.array([1, "a"], dtype=object), np.longdouble(1), np.ones(2, np.longdouble),
-        np.ones(1, np.clongdouble), np.array(["a"], dtype=np.dtypes.StringDType()), np.arange(2).view(np.matrix), np.ma.array([1]),
+        np.ones(1, np.clongdouble), np.array(["a"], dtype=np.dtypes.StringDType()), np.arange(2).view(np.matrix),
+        np.ma.array([1]),
         np.array([(1, 2)], dtype=np.dtype([("a", "i1"), ("b", "i4")], align=True)), np.rec.array([(1, 2)]),
         np.array([(1, 2)], dtype=[("a", "i1"), ("b", "i4")])[0], np.array([(1, None)], dtype=[("a", "i1"), ("b", "O")]),
         pd.Series(pd.arrays.SparseArray([1, 0])), pd.Series([Plain()]), np.random.default_rng(1), np.dtype("i4"),

@@ -1,0 +1,181 @@
+"""Small transactions that any store must be able to carry out, and an independent check of the log they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_run_ledger.clock import SystemClock
+from agent_run_ledger.entropy import SystemEntropy
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.merkle import append, leaf_hash
+from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.kernel.tiles import TILE_WIDTH, build_tile
+from agent_run_ledger.ledger.verify import verify_log
+from agent_run_ledger.ports import Clock, InFlight, Reader, RunRow, Store, Tx
+from agent_run_ledger.store import SqliteStore, open_sqlite
+
+ENTROPY = SystemEntropy()
+
+
+class SetClock:
+    """A clock that shows what the test sets."""
+
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_s(self) -> float:
+        return SystemClock().monotonic_s()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """One kind of store under test: how to open the store `name` again and again, each time a handle of its own."""
+
+    kind: str
+    open: Callable[..., SqliteStore]
+
+
+@contextmanager
+def sqlite_backend(folder: Path, durability: str) -> Iterator[Backend]:
+    """Stores in a folder; everything that was opened is closed at the end."""
+    opened: list[SqliteStore] = []
+
+    def open_one(
+        name: str = "log", *, create: bool = True, clock: Clock | None = None, **settings: object
+    ) -> SqliteStore:
+        store = open_sqlite(
+            folder / f"{name}.db",
+            create=create,
+            durability=durability,
+            clock=clock or SystemClock(),
+            entropy=ENTROPY,
+            **settings,  # type: ignore[arg-type]
+        )
+        opened.append(store)
+        return store
+
+    yield Backend(kind=f"sqlite-{durability}", open=open_one)
+    for store in opened:
+        store.close()
+
+
+def op() -> bytes:
+    return ENTROPY.uuid7()
+
+
+def new_record(kind: RecordKind, run_uid: bytes, key: int = 0, **fields: object) -> Record:
+    settings: dict[str, object] = {
+        "scope": b"",
+        "name": f"step{key}",
+        "fingerprint": key.to_bytes(32, "big"),
+        "attempt": 1,
+        "started_at_ms": 5,
+        "ended_at_ms": 6,
+        "inputs": b"{}",
+        "code": b"12345678",
+        "value_sha256": bytes(32),
+        "payload": b"value %d" % key,
+    }
+    return Record(kind=kind, run_uid=run_uid, salt=ENTROPY.token(32), **{**settings, **fields})  # type: ignore[arg-type]
+
+
+def begin(store: Store, run_id: str = "r") -> RunRow:
+    """Start a run and return its row as it stands after the commit."""
+    return store.transact(op(), lambda tx: begin_in(tx, run_id))
+
+
+def begin_in(tx: Tx, run_id: str) -> RunRow:
+    row = tx.insert_run(run_uid=op(), run_id=run_id, holder="here")
+    record = new_record(RecordKind.START, row.run_uid)
+    born = Change(type="run", id=row.run_uid, old="none", new="running", generation=1, mac=record_mac(record))
+    start = tx.add_record(row.row_id, record, born)
+    tx.update_run(
+        row,
+        state=RunState.RUNNING,
+        generation=1,
+        attempt=1,
+        holder="here",
+        start_record_id=start,
+        last_start_record_id=start,
+        end_record_id=None,
+    )
+    return tx.get_run(row.row_id)
+
+
+def mark(row: RunRow, key: int = 0, lane: int = 0) -> InFlight:
+    return InFlight(
+        run_row_id=row.row_id,
+        lane=lane,
+        name=f"step{key}",
+        scope=b"",
+        fingerprint=key.to_bytes(32, "big"),
+        occurrence=0,
+        attempt=row.attempt,
+        tries=1,
+        generation=row.generation,
+        started_at_ms=5,
+    )
+
+
+def step_change(row: RunRow, old: str, new: str, record: Record | None = None) -> Change:
+    mac = None if record is None else record_mac(record)
+    return Change(type="step", id=row.run_uid, old=old, new=new, generation=row.generation, mac=mac)
+
+
+def start_step(tx: Tx, row: RunRow, key: int, lane: int = 0) -> None:
+    tx.put_in_flight(mark(row, key, lane))
+    tx.add_change(step_change(row, "none", "started"))
+
+
+def end_step(tx: Tx, row: RunRow, key: int, lane: int = 0, **fields: object) -> int:
+    record = new_record(RecordKind.RESULT, row.run_uid, key, **fields)
+    place = tx.add_record(row.row_id, record, step_change(row, "started", "recorded", record))
+    tx.clear_in_flight(row.row_id, lane)
+    return place
+
+
+def do_step(store: Store, row: RunRow, key: int, *, op_id: bytes | None = None, **fields: object) -> int:
+    """Start and end a step in one transaction and return its record's id."""
+
+    def both(tx: Tx) -> int:
+        start_step(tx, row, key)
+        return end_step(tx, row, key, **fields)
+
+    return store.transact(op_id or op(), both)
+
+
+def check_log(store: Store) -> int:
+    """Recompute everything from the envelopes' bytes, twice over, and return the number of leaves."""
+    reader = store.reader()
+    head, frontier, hashes = reader.head(), (), []
+    for event in reader.events(first=0, stop=head.size):
+        assert event.index == len(hashes)
+        hashes.append(leaf_hash(event.envelope))
+        frontier = append(event.index, frontier, hashes[-1])
+    assert len(hashes) == head.size
+    assert head.frontier == frontier
+    _check_tiles(reader, hashes)
+    report = verify_log(reader, log_id=store.log_id)
+    assert report.problems == ()
+    return head.size
+
+
+def _check_tiles(reader: Reader, hashes: list[bytes]) -> None:
+    level = 0
+    while hashes:
+        full = len(hashes) // TILE_WIDTH
+        roots = reader.tile_roots(level, first=0, stop=full + 1)
+        assert len(roots) == full
+        assert reader.tile(level, full) is None
+        for index, root in enumerate(roots):
+            nodes = build_tile(hashes[index * TILE_WIDTH : (index + 1) * TILE_WIDTH])
+            assert reader.tile(level, index) == nodes
+            assert root == nodes[:32]
+        hashes, level = roots, level + 1
