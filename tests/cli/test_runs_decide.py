@@ -44,9 +44,7 @@ def test_release_follows_quarantine(arl: Arl, store: Path) -> None:
     assert arl("runs", "show", "dead", "--db", store, "--json").json["state"] == "running"
 
 
-def test_the_actor_is_the_user_unless_somebody_is_named(
-    arl: Arl, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_actor_is_the_user_unless_somebody_is_named(arl: Arl, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def actor(*more: str) -> str:
         ended = arl("runs", "takeover", "dead", "--reason", "x", "--yes", "--db", store, "--json", *more)
         return str(ended.json["actor"])
@@ -82,7 +80,9 @@ def test_what_cannot_be_decided_changes_nothing(
 def _answered(store: Path, answer: bytes, *arguments: str) -> tuple[int, str]:
     """Run a command on a terminal and answer its question."""
     terminal, its_end = pty.openpty()
-    child = subprocess.Popen([*COMMAND, "runs", *arguments, "--db", str(store)], stdin=its_end, stdout=its_end, stderr=its_end)
+    child = subprocess.Popen(
+        [*COMMAND, "runs", *arguments, "--db", str(store)], stdin=its_end, stdout=its_end, stderr=its_end
+    )
     os.close(its_end)
     said = b""
     while b"[y/N]" not in said:
@@ -144,3 +144,14 @@ def test_a_taken_over_attempt_can_write_nothing_more(arl: Arl, db: Path) -> None
     assert len(ended) == 1
     assert arl("runs", "show", "stuck", "--db", db, "--json").json["attempts"][0]["end"] == "taken over"
     ledger.close()
+
+
+def test_a_decision_leaves_the_durability_of_a_store_as_it_was_made(arl: Arl, db: Path) -> None:
+    from agent_run_ledger import RunLedger
+
+    with RunLedger(run_id="r", db_path=db, durability="extra") as ledger:
+        ledger.step(name="one")(lambda: 1)
+        ledger.execute()
+    for arguments in (("init",), ("runs", "list"), ("runs", "cancel", "r", "--reason", "x", "--yes")):
+        arl(*arguments, "--db", db)
+    assert arl("doctor", "--db", db, "--json").json["numbers"]["journal_mode"] == "delete"

@@ -26,7 +26,10 @@ def test_a_crash_is_told_with_its_uncertain_step_and_what_was_restored(arl: Arl,
     assert second["restored"] == ["fetch", "review"]
     assert _live(story, 2) == {"judge": ("abandoned", []), "publish": ("first", [])}
     words = arl("runs", "explain", "crashed", "--db", store).out
-    assert "judge was started and nothing says how it ended, so its cost is uncertain" in words
+    assert (
+        "started, and nothing says how it ended, so its cost is uncertain (run because there was no record): judge"
+        in words
+    )
     assert "restored (2): fetch, review" in words
 
 
@@ -36,7 +39,7 @@ def test_a_changed_prompt_is_the_reason_of_a_rerun(arl: Arl, store: Path) -> Non
     assert _live(story, 2)["review"] == ("changed", ["environment.prompt"])
     assert _live(story, 2)["judge"] == ("failed", [])
     out = arl("runs", "explain", "changed", "--db", store).out
-    assert "review ran; why: environment.prompt changed" in out
+    assert "ran because environment.prompt changed: review" in out
     assert "it stopped at step 'judge': ValueError" in out
     assert is_safe(out)
 
@@ -102,7 +105,7 @@ def test_retries_are_counted_and_the_last_error_is_told(arl: Arl, db: Path) -> N
         ledger.execute()
     (live,) = arl("runs", "explain", "r", "--db", db, "--json").json["attempts"][0]["live"]
     assert (live["tries"], live["state"]) == (3, "live")
-    assert "flaky ran, 3 tries" in arl("runs", "explain", "r", "--db", db).out
+    assert "ran in 3 tries because there was no record: flaky" in arl("runs", "explain", "r", "--db", db).out
 
 
 def _suspended(db: Path) -> None:

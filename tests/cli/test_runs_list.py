@@ -30,7 +30,12 @@ def test_json_has_the_documented_shape(arl: Arl, store: Path) -> None:
         "run_id", "run_uid", "state", "reason", "live_attempt", "attempt", "generation", "steps_recorded",
         "steps_total", "holder", "created_at", "updated_at",
     }  # fmt: skip
-    assert (dead["state"], dead["live_attempt"], dead["steps_recorded"], dead["steps_total"]) == ("running", False, 2, 4)
+    assert (dead["state"], dead["live_attempt"], dead["steps_recorded"], dead["steps_total"]) == (
+        "running",
+        False,
+        2,
+        4,
+    )
     assert dead["updated_at"].endswith("Z")
     assert set(dead["holder"]) == {"pid", "host"}
 

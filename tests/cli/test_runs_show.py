@@ -18,8 +18,8 @@ def _line(out: str, word: str) -> str:
 
 def test_restored_and_live_steps_differ_in_sign_and_word(arl: Arl, store: Path) -> None:
     out = arl("runs", "show", "crashed", "--db", store).out
-    assert "↺ restored   fetch" in out
-    assert "↺ restored   review" in out
+    assert "○ restored   fetch" in out
+    assert "○ restored   review" in out
     assert "● live       judge" in out
     assert "● live       publish" in out
     assert "4 steps: 2 live, 2 restored" in out
@@ -29,7 +29,7 @@ def test_restored_and_live_steps_differ_in_sign_and_word(arl: Arl, store: Path) 
 def test_an_abandoned_attempt_stays_visible_below_its_step(arl: Arl, store: Path) -> None:
     out = arl("runs", "show", "crashed", "--db", store).out
     assert "abandoned, attempt 1" in out
-    assert "1  died, nothing says how" in out
+    assert "1  died: started" in out
     assert "2  completed" in out
 
 
@@ -44,7 +44,7 @@ def test_what_is_in_flight_without_a_living_attempt_is_uncertain(arl: Arl, store
 def test_a_rerun_says_which_path_changed(arl: Arl, store: Path) -> None:
     out = arl("runs", "show", "changed", "--db", store).out
     assert "ran again because environment.prompt changed" in out
-    assert "↺ restored   fetch" in out
+    assert "○ restored   fetch" in out
     assert "● live       review" in out
 
 
@@ -94,7 +94,10 @@ def test_text_from_a_model_can_neither_steer_the_terminal_nor_pose_as_markup(arl
     for arguments in (("failed",), ("failed", "--step", "judge"), (HOSTILE_RUN,), (HOSTILE_RUN, "--payloads")):
         out = arl("runs", "show", *arguments, "--db", store).out
         assert is_safe(out)
-    assert "\\x1b[2J\\x1b]0;owned\\a [red]not markup[/red]\\nsecond line" in arl("runs", "show", "failed", "--db", store).out
+    assert (
+        "\\x1b[2J\\x1b]0;owned\\a [red]not markup[/red]\\nsecond line"
+        in arl("runs", "show", "failed", "--db", store).out
+    )
     assert HOSTILE_STEP in out
     raw = arl("runs", "show", HOSTILE_RUN, "--payloads", "--db", store, "--json").out
     assert raw.isascii()
@@ -138,9 +141,7 @@ def test_a_changed_value_is_shown_as_what_the_log_does_not_say(arl: Arl, store: 
     assert record["decodes"] is False
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"), [(("nobody",), "no_run"), (("done", "--step", "nothing"), "no_step")]
-)
+@pytest.mark.parametrize(("arguments", "code"), [(("nobody",), "no_run"), (("done", "--step", "nothing"), "no_step")])
 def test_unknown_runs_and_steps_are_refused(arl: Arl, store: Path, arguments: tuple[str, ...], code: str) -> None:
     ended = arl("runs", "show", *arguments, "--db", store, "--json")
     assert (ended.code, ended.error["code"], ended.out) == (1, code, "")
@@ -180,14 +181,15 @@ def test_a_step_that_left_the_pipeline_is_still_shown(arl: Arl, db: Path) -> Non
 def test_an_ascii_terminal_gets_signs_it_can_show(shell: Arl, store: Path) -> None:
     out = shell("runs", "show", "crashed", "--db", store, PYTHONIOENCODING="ascii").out
     assert out.isascii()
-    assert "= restored   fetch" in out
+    assert "o restored   fetch" in out
     assert "* live       judge" in out
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "120"])
-def test_lines_fit_the_terminal(shell: Arl, store: Path, columns: str) -> None:
+def test_lines_fit_the_terminal(arl: Arl, store: Path, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     for command in (("list",), ("show", "changed"), ("show", "failed", "--step", "judge"), ("explain", "changed")):
-        out = shell("runs", *command, "--db", store, COLUMNS=columns).out
+        out = arl("runs", *command, "--db", store).out
         assert max(map(len, out.splitlines())) <= int(columns)
 
 

@@ -133,6 +133,24 @@ def create(path: str) -> None:
     store.close()
 
 
+def die_creating(path: str, nth: str) -> None:
+    """Die before the nth act of the disk while a store is created."""
+    from tests.fault.store_disk import layered
+
+    acts = 0
+
+    def die(_kind: str, _name: str) -> None:
+        nonlocal acts
+        acts += 1
+        if acts == int(nth):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with layered() as disk:
+        disk.before = die
+        open_sqlite(path, create=True)
+        print("created", flush=True)
+
+
 def read(path: str) -> None:
     """Keep a read transaction open, as any other program may."""
     connection = apsw.Connection(path)
@@ -149,5 +167,5 @@ def hold_open(path: str) -> None:
 
 
 if __name__ == "__main__":
-    roles = {role.__name__: role for role in (work, inside, lock, create, read, hold_open)}
+    roles = {role.__name__: role for role in (work, inside, lock, create, die_creating, read, hold_open)}
     roles[sys.argv[1]](*sys.argv[2:])

@@ -19,9 +19,9 @@ from agent_run_ledger import RunBusy, Superseded, Unavailable
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.runs import execute as execute_module
 from agent_run_ledger.testing import (
+    BodyCounter,
     Exit,
     WatchedDisk,
-    Witness,
     check_ledger,
     recorded_calls,
     run_scenario,
@@ -44,7 +44,7 @@ def workdir(tmp_path: Path) -> Iterator[Path]:
 
 
 def _bodies(workdir: Path) -> dict[str, int]:
-    return dict(Witness(workdir / "witness.log").count())
+    return dict(BodyCounter(workdir / "bodies.log").count())
 
 
 def _kinds(workdir: Path) -> list[tuple[str, int, str]]:
@@ -115,7 +115,7 @@ def test_a_small_file_system_that_is_full_and_then_grows(tmp_path: Path) -> None
         assert _mount(place, "remount,size=8m").returncode == 0
         grown = run_scenario(f"{PROGRAM}:bulky", place, life=2)
         assert grown.result == 8, grown.describe()
-        again = Witness(tmp_path / "witness.log").count(life=2)
+        again = BodyCounter(tmp_path / "bodies.log").count(life=2)
         assert recorded
         assert not recorded & set(again)
         check_ledger(place / "ledger.db")

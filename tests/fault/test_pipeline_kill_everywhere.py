@@ -57,7 +57,7 @@ def _directories(root: Path) -> Callable[[], Path]:
 def _check(lives: Lives) -> None:
     no_body_without_a_start(lives)
     what_was_in_flight_is_abandoned(lives)
-    bodies = lives.witness.count(life=2)
+    bodies = lives.bodies.count(life=2)
     for name, ran in bodies.items():
         assert ran <= BODIES_IN_ONE_LIFE.get(name, 1), f"{name} ran {ran} times in the second life"
     before = {call for call in lives.recorded if call.kind is RecordKind.RESULT}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_run_ledger import LedgerError, Tampered
-from agent_run_ledger.testing import LedgerBroken, Witness, check_ledger
+from agent_run_ledger.testing import BodyCounter, LedgerBroken, check_ledger
 from tests.scenario.programs import held
 
 pytestmark = pytest.mark.fault
@@ -80,7 +80,7 @@ def test_a_changed_result_is_never_used_and_never_a_reason_to_pay_again(edit: st
     _edit(db, EDITS_OF_A_RESULT[edit])
     with pytest.raises(Tampered):
         _go_on(tmp_path)
-    assert Witness(tmp_path / "witness.log").count() == {"first": 1, "second": 1}
+    assert BodyCounter(tmp_path / "bodies.log").count() == {"first": 1, "second": 1}
     with pytest.raises(LedgerBroken):
         check_ledger(db)
 
@@ -102,7 +102,7 @@ def test_a_completed_run_that_was_changed_returns_nothing_false(edit: str, tmp_p
     _edit(db, EDITS_OF_A_COMPLETED_RUN[edit])
     with pytest.raises(Tampered):
         _go_on(tmp_path)
-    assert Witness(tmp_path / "witness.log").count() == {"first": 1, "second": 1, "third": 1}
+    assert BodyCounter(tmp_path / "bodies.log").count() == {"first": 1, "second": 1, "third": 1}
     with pytest.raises(LedgerBroken):
         check_ledger(db)
 
@@ -133,7 +133,7 @@ def test_check_ledger_finds_what_no_life_would_stumble_over(edit: str, tmp_path:
 def _flipped(at: int) -> Callable[[Path], None]:
     def flip(db: Path) -> None:
         content = bytearray(db.read_bytes())
-        content[at % len(content)] ^= 0x40
+        content[at] ^= 1 << at % 8
         db.write_bytes(content)
 
     return flip
@@ -158,7 +158,7 @@ def test_a_torn_or_overwritten_file_is_refused_and_no_body_runs(damage: Callable
     with pytest.raises(LedgerError) as raised:
         _go_on(tmp_path)
     assert raised.value.code in {"corrupt", "foreign_file", "schema_changed"}
-    assert Witness(tmp_path / "witness.log").count() == {"first": 1, "second": 1}
+    assert BodyCounter(tmp_path / "bodies.log").count() == {"first": 1, "second": 1}
     with pytest.raises(LedgerBroken):
         check_ledger(db)
 
@@ -179,7 +179,9 @@ def test_a_flipped_bit_anywhere_is_refused_or_harmless_or_at_least_found_by_the_
             codes["went on"] += 1
         except LedgerError as error:
             codes[error.code if not isinstance(error, Tampered) else "tampered"] += 1
-        assert found or Witness(workdir / "witness.log").count()["first"] == 1, f"bit flipped at {at}: first ran again"
+        assert found or BodyCounter(workdir / "bodies.log").count()["first"] == 1, (
+            f"bit flipped at {at}: first ran again"
+        )
         shutil.rmtree(workdir)
     assert codes["tampered"]
     assert codes["went on"]

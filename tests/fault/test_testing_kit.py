@@ -18,6 +18,7 @@ import pytest
 
 from agent_run_ledger import Misuse, RunLedger, Tampered, Unavailable
 from agent_run_ledger.testing import (
+    BodyCounter,
     CrashCheckFailed,
     Exit,
     KillPoint,
@@ -25,7 +26,6 @@ from agent_run_ledger.testing import (
     LifeTimeout,
     Lives,
     Point,
-    Witness,
     check_ledger,
     crash_everywhere,
     left_by_death,
@@ -269,38 +269,38 @@ def test_a_point_that_a_life_does_not_come_to_is_counted_and_checked(directories
     assert (summary.kills, summary.not_reached) == ({"mine.sometimes": 1}, 1)
 
 
-# -- the witness ----------------------------------------------------------------------------------------------------
+# -- counted bodies -------------------------------------------------------------------------------------------------
 
 
-def test_a_witness_keeps_every_line_of_every_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_counter_keeps_every_line_of_every_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARL_LIFE", "2")
-    witness = Witness(tmp_path / "w")
-    assert witness.lines() == []
-    threads = [threading.Thread(target=lambda: [witness.ran("body", n) for n in range(50)]) for _ in range(4)]
+    bodies = BodyCounter(tmp_path / "w")
+    assert bodies.lines() == []
+    threads = [threading.Thread(target=lambda: [bodies.ran("body", n) for n in range(50)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert witness.count() == {"body": 200}
-    assert witness.count(life=1) == {}
-    assert len({line.arguments for line in witness.lines()}) == 50
+    assert bodies.count() == {"body": 200}
+    assert bodies.count(life=1) == {}
+    assert len({line.arguments for line in bodies.lines()}) == 50
 
 
-def test_a_witness_tells_arguments_apart_and_takes_every_name(tmp_path: Path) -> None:
-    witness = Witness(tmp_path / "w")
-    witness.ran("tab\tand\nline ✓", 1)
-    witness.ran("tab\tand\nline ✓", "1")
-    witness.ran("n", float("nan"))
-    first, second, third = witness.lines()
+def test_a_body_counter_tells_arguments_apart_and_takes_every_name(tmp_path: Path) -> None:
+    bodies = BodyCounter(tmp_path / "w")
+    bodies.ran("tab\tand\nline ✓", 1)
+    bodies.ran("tab\tand\nline ✓", "1")
+    bodies.ran("n", float("nan"))
+    first, second, third = bodies.lines()
     assert first.name == second.name == "tab\tand\nline ✓"
     assert first.arguments != second.arguments
     assert third.arguments == "-" * 16
 
 
-def test_a_line_that_no_witness_wrote_is_not_believed(tmp_path: Path) -> None:
+def test_a_line_that_no_body_counter_wrote_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "w").write_text("1\tonly two fields\n", encoding="utf-8")
     with pytest.raises(Tampered):
-        Witness(tmp_path / "w").lines()
+        BodyCounter(tmp_path / "w").lines()
 
 
 # -- the disk -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import pydantic
 import pytest
 
 from agent_run_ledger import ClassGone, RunLedger, RunState, Step, Unstorable
-from agent_run_ledger.testing import Exit, Witness, check_ledger, recorded_calls, run_scenario, start_scenario
+from agent_run_ledger.testing import BodyCounter, Exit, check_ledger, recorded_calls, run_scenario, start_scenario
 from tests.scenario.programs import held
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -137,9 +137,9 @@ def test_a_run_frozen_and_killed_inside_a_step_goes_on_and_later_starts_are_no_o
     resumed = run_scenario(f"{program}:plain", tmp_path, life=2)
     again = run_scenario(f"{program}:plain", tmp_path, life=3)
     assert (resumed.result, again.result) == ("result 4", "result 4"), resumed.describe() + again.describe()
-    witness = Witness(tmp_path / "witness.log")
-    assert witness.count() == {"first": 1, "second": 2, "third": 1}
-    assert witness.count(life=3) == {}
+    bodies = BodyCounter(tmp_path / "bodies.log")
+    assert bodies.count() == {"first": 1, "second": 2, "third": 1}
+    assert bodies.count(life=3) == {}
     report = check_ledger(tmp_path / "ledger.db")
     assert (report.results, report.abandoned) == (3, 1)
 
@@ -327,7 +327,7 @@ def test_identity_does_not_depend_on_a_warm_cache(tmp_path: Path) -> None:
     assert killed.exit is Exit.KILLED, killed.describe()
     resumed = run_scenario(program, tmp_path, life=2, env={"CACHE": "cold", "PYTHONHASHSEED": "2"})
     assert resumed.result == "Which Tools Are There!", resumed.describe()
-    assert Witness(tmp_path / "witness.log").count() == {"ask": 1, "act": 2}
+    assert BodyCounter(tmp_path / "bodies.log").count() == {"ask": 1, "act": 2}
     check_ledger(tmp_path / "ledger.db")
 
 

@@ -1,4 +1,4 @@
-"""Lives of the demonstration that go wrong (a model that refuses, changed files, Ctrl-C, SIGTERM) and are gone on with."""
+"""Lives of the demonstration that go wrong (refusals, changed files, Ctrl-C, SIGTERM), and how they go on."""
 
 from __future__ import annotations
 

@@ -137,9 +137,10 @@ def test_an_answer_that_only_trickles_ends_at_the_timeout_too(endpoint: Endpoint
     def trickle(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.end_headers()
-        while not endpoint.hold.wait(0.01):
-            handler.wfile.write(b" ")
-            handler.wfile.flush()
+        for _ in range(1_000):
+            if not endpoint.hold.wait(0.01):
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
 
     endpoint.replies.append(trickle)
     with pytest.raises(AnswerLost, match="timed out"):

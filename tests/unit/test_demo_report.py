@@ -135,6 +135,7 @@ def _case(path: str = "a.py", findings: tuple[Finding, ...] = (), words: str = "
         summary=words,
         findings=findings,
         dropped=0,
+        omitted=0,
         reviewer="r",
         tokens_in=1,
         tokens_out=1,

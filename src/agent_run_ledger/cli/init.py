@@ -14,12 +14,12 @@ def init(db: Db = None, as_json: Json = False) -> None:
     """Make the store, or take the one that is there, and set its authority flag; a second time changes nothing."""
     from agent_run_ledger.cli.output import print_json, say
     from agent_run_ledger.cli.settings import db_setting
+    from agent_run_ledger.cli.stores import open_writable
     from agent_run_ledger.cli.words import clean
-    from agent_run_ledger.store import open_sqlite
 
     path = db_setting(db).value
     existed = _exists(path)
-    store = open_sqlite(path, create=True)
+    store = open_writable(path, create=True)
     try:
         had_authority = store.authority
         if not had_authority:

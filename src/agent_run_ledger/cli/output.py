@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from agent_run_ledger.cli.words import clean
 
@@ -29,11 +29,12 @@ class Progress(Protocol):
 
 
 def console() -> Console:
-    """Return the console of stdout: no markup, no colours with NO_COLOR or into a pipe, COLUMNS respected."""
+    """Return the console of stdout: no markup, no styles with NO_COLOR or into a pipe, COLUMNS respected."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
-    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False, width=width, soft_wrap=False)
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False, width=width, color_system=colours)
 
 
 def show(*renderables: RenderableType) -> None:

@@ -16,7 +16,7 @@ from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
 from agent_run_ledger.cli.value_text import value_lines, value_note
 from agent_run_ledger.cli.words import ago_words, clean, counted, duration_words, iso, size_words
 from agent_run_ledger.kernel.record import RecordKind
-from agent_run_ledger.ledger.run_view import AttemptEnd, AttemptView, DecisionView, RunView, StepView
+from agent_run_ledger.ledger.run_view import AttemptView, DecisionView, RunView, StepView
 from agent_run_ledger.ledger.step_states import StepState
 from agent_run_ledger.ledger.values import read_value
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _SIGNS: dict[StepState, tuple[str, str, str]] = {
     StepState.LIVE: ("●", "*", "green"),
-    StepState.RESTORED: ("↺", "=", "blue"),
-    StepState.KEPT: ("○", "o", "dim"),
+    StepState.RESTORED: ("○", "o", "blue"),
+    StepState.KEPT: ("◌", "~", "dim"),
     StepState.RUNNING: ("▶", ">", "cyan"),
     StepState.FAILED: ("✗", "x", "red"),
     StepState.RESCUED: ("!", "!", "yellow"),
@@ -36,7 +36,7 @@ _SIGNS: dict[StepState, tuple[str, str, str]] = {
 }
 _WORD_WIDTH = max(len(state) for state in StepState)
 _NAME_WIDTH = 28
-_SHOWN_DEPENDENCIES = 3
+_DEPENDENCIES_WIDTH = 16
 
 
 def run_tree(view: RunView, store: Store | None) -> Tree:
@@ -105,8 +105,7 @@ def _attempt_line(attempt: AttemptView) -> Text:
         parts.append(f"process {attempt.holder.pid} on {attempt.holder.host}")
     if attempt.reason:
         parts.append(attempt.reason)
-    end = "died, nothing says how" if attempt.end is AttemptEnd.DIED else str(attempt.end)
-    return text(f"{attempt.number}  {end}: {' · '.join(parts)}")
+    return text(f"{attempt.number}  {attempt.end}: {' · '.join(parts)}")
 
 
 def _steps_words(view: RunView) -> str:
@@ -124,12 +123,20 @@ def _step_line(step: StepView, width: int) -> Text:
         line.append(f"  {_record_words(record)}", "dim")
     needs = step.definition.depends_on
     if needs:
-        more = f", +{len(needs) - _SHOWN_DEPENDENCIES}" if len(needs) > _SHOWN_DEPENDENCIES else ""
-        arrow = "<-" if ascii_only() else "←"
-        line.append_text(text(f"  {arrow} {', '.join(needs[:_SHOWN_DEPENDENCIES])}{more}", "dim"))
+        line.append_text(text(f"  {'<-' if ascii_only() else '←'} {_shortened(needs)}", "dim"))
     if not step.defined:
         line.append("  (not part of the pipeline any more)", "yellow")
     return line
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    """Return as many names as fit into a few columns, at least one, and how many more there are."""
+    for shown in range(len(names), 0, -1):
+        more = f", +{len(names) - shown}" if shown < len(names) else ""
+        words = ", ".join(names[:shown]) + more
+        if len(words) <= _DEPENDENCIES_WIDTH or shown == 1:
+            return words
+    return ""
 
 
 def _state_text(state: StepState, *, padded: bool = True) -> Text:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.options import Db, Json, RunId
+from agent_run_ledger.cli.output import print_json, show, text
+from agent_run_ledger.cli.runs_list import state_words
+from agent_run_ledger.cli.words import duration_words, iso
+from agent_run_ledger.ledger.run_story import AttemptStory, Cause, LiveStep, NextAnswer, RunStory, tell_run
+from agent_run_ledger.ledger.run_view import AttemptEnd, view_run
+from agent_run_ledger.ledger.step_states import StepState
+from agent_run_ledger.ledger.views import require_run
 
 if TYPE_CHECKING:
-    from agent_run_ledger.ledger.run_story import AttemptStory, LiveStep, RunStory
+    from rich.padding import Padding
+    from rich.text import Text
 
 
 def explain(run: RunId, db: Db = None, as_json: Json = False) -> None:
     """Explain a run: per attempt what was restored, what ran and why, what is uncertain, and what comes next."""
-    from agent_run_ledger.cli.output import print_json
     from agent_run_ledger.cli.stores import reading
-    from agent_run_ledger.ledger.run_story import tell_run
-    from agent_run_ledger.ledger.run_view import view_run
-    from agent_run_ledger.ledger.views import require_run
 
     with reading(db) as store:
         story = tell_run(view_run(store, require_run(store.reader(), run)))
@@ -68,9 +72,6 @@ def _print_story(story: RunStory) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from agent_run_ledger.cli.output import show, text
-    from agent_run_ledger.cli.runs_list import state_words
-
     row = story.run.row
     lines: list[Text | Padding] = [text(f"Run {row.run_id} is {state_words(row.state, story.run.live)}.", "bold")]
     if row.reason:
@@ -83,9 +84,6 @@ def _print_story(story: RunStory) -> None:
 
 
 def _attempt_head(told: AttemptStory) -> str:
-    from agent_run_ledger.cli.words import duration_words, iso
-    from agent_run_ledger.ledger.run_view import AttemptEnd
-
     attempt = told.attempt
     ends = {
         AttemptEnd.DIED: "and died: nothing says how",
@@ -102,8 +100,6 @@ def _attempt_head(told: AttemptStory) -> str:
 
 
 def _attempt_lines(told: AttemptStory) -> list[str]:
-    from agent_run_ledger.cli.words import iso
-
     lines: list[str] = []
     for names, words in (
         (told.restored, "restored"),
@@ -115,7 +111,7 @@ def _attempt_lines(told: AttemptStory) -> list[str]:
             lines.append(f"{words} ({len(names)}): {_listed(names)}")
     if told.code_changed:
         lines.append(f"code changed since the attempt before (records are used): {_listed(told.code_changed)}")
-    lines += [_live_line(step) for step in told.live]
+    lines += _live_lines(told.live)
     if told.waiting:
         lines.append(f"not started ({len(told.waiting)}): {_listed(told.waiting)}")
     if told.attempt.reason:
@@ -124,32 +120,43 @@ def _attempt_lines(told: AttemptStory) -> list[str]:
     return lines
 
 
-def _live_line(step: LiveStep) -> str:
-    from agent_run_ledger.ledger.run_story import Cause
-    from agent_run_ledger.ledger.step_states import StepState
+def _live_lines(steps: tuple[LiveStep, ...]) -> list[str]:
+    """Return one line for all steps that ended the same way for the same reason, and one for each that failed."""
+    groups: dict[str, list[str]] = {}
+    for step in steps:
+        error = f", {step.error}" if step.error and step.state is StepState.FAILED else ""
+        groups.setdefault(_phrase(step), []).append(f"{step.name}{error}")
+    return [f"{phrase}{_number(names)}: {', '.join(names)}" for phrase, names in groups.items()]
 
-    verbs = {
-        StepState.LIVE: "ran",
-        StepState.FAILED: "failed",
-        StepState.RESCUED: "ran, and its result could only be rescued",
-        StepState.UNCERTAIN: "was started and nothing says how it ended, so its cost is uncertain",
-        StepState.RUNNING: "is running",
-    }
-    causes = {
-        Cause.FIRST: "it had no record",
-        Cause.CHANGED: f"{', '.join(step.because) or 'what it takes'} changed",
-        Cause.ABANDONED: "an earlier attempt left it without a word",
-        Cause.FAILED: "it had failed before",
-        Cause.RESCUED: "its earlier result could not be stored",
-    }
-    tries = f", {step.tries} tries" if step.tries > 1 else ""
-    error = f" with {step.error}" if step.error and step.state is StepState.FAILED else ""
-    return f"{step.name} {verbs.get(step.state, str(step.state))}{error}{tries}; why: {causes[step.cause]}"
+
+_CAUSES = {
+    Cause.FIRST: "there was no record",
+    Cause.CHANGED: "what it takes changed",
+    Cause.ABANDONED: "an earlier attempt left it without a word",
+    Cause.FAILED: "it had failed before",
+    Cause.RESCUED: "its earlier result could not be stored",
+}
+_ENDINGS = {
+    StepState.FAILED: "failed",
+    StepState.RESCUED: "ended with a result that could only be rescued",
+    StepState.UNCERTAIN: "started, and nothing says how it ended, so its cost is uncertain",
+    StepState.RUNNING: "running now",
+}
+
+
+def _phrase(step: LiveStep) -> str:
+    cause = f"{', '.join(step.because)} changed" if step.because else _CAUSES[step.cause]
+    tries = f" in {step.tries} tries" if step.tries > 1 else ""
+    if step.state is StepState.LIVE:
+        return f"ran{tries} because {cause}"
+    return f"{_ENDINGS.get(step.state, str(step.state))}{tries} (run because {cause})"
+
+
+def _number(names: list[str]) -> str:
+    return f" ({len(names)})" if len(names) > 1 else ""
 
 
 def _next_words(story: RunStory) -> str:
-    from agent_run_ledger.ledger.run_story import NextAnswer
-
     row = story.run.row
     words = {
         NextAnswer.GOES_ON: f"goes on as attempt {row.attempt + 1}; what is recorded is restored for free",

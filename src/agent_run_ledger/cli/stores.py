@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -27,15 +28,26 @@ def reading(db: str | None) -> Generator[SqliteStore, None, None]:
         store.close()
 
 
+def open_writable(path: str, *, create: bool) -> SqliteStore:
+    """Open a store for writing with the durability it was made with, which a mere look must never change."""
+    from agent_run_ledger.store import open_sqlite
+
+    durability = "full"
+    if os.path.exists(path) and os.path.getsize(path):
+        store = open_sqlite(path, create=False, readonly=True)
+        durability = "full" if store.stats().journal_mode == "wal" else "extra"
+        store.close()
+    return open_sqlite(path, create=create, durability=durability)
+
+
 @contextmanager
 def deciding(db: str | None) -> Generator[Context, None, None]:
     """Open the configured store for a decision, with clock and randomness, and close it at the end."""
     from agent_run_ledger.clock import SystemClock
     from agent_run_ledger.entropy import SystemEntropy
     from agent_run_ledger.runs.attempt import Context
-    from agent_run_ledger.store import open_sqlite
 
-    store = open_sqlite(db_setting(db).value, create=False)
+    store = open_writable(db_setting(db).value, create=False)
     try:
         yield Context(store=store, clock=SystemClock(), entropy=SystemEntropy(), limit_bytes=LIMIT_BYTES)
     finally:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Final, cast
 
-from agent_run_ledger.codecs.families import CLASS_FAMILIES, EXACT, TAGS, rescued
+from agent_run_ledger.codecs import rescued
 from agent_run_ledger.codecs.forms import Form
 from agent_run_ledger.codecs.refusal import CODEC_HINT, type_name
 from agent_run_ledger.codecs.registry import CODEC, is_registered
@@ -22,7 +22,7 @@ _LIBRARIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 """Third-party library → our module for it and the tags that module reads."""
 
 _LIBRARY_OF_TAG: Final = {tag: library for library, (_, tags) in _LIBRARIES.items() for tag in tags}
-_OUR_TAGS: Final = {**TAGS, CODEC.tag: CODEC, **{form.tag: form for form in rescued.FORMS}}
+_TAGS_WITHOUT_FAMILY: Final = {CODEC.tag: CODEC, **{form.tag: form for form in rescued.FORMS}}
 _BUILTINS: Final = (dict, list, tuple, set, frozenset, str, int, float, bytes)
 
 
@@ -30,7 +30,9 @@ def form_of(kind: type) -> Form | None:
     """Return how values of exactly this type are stored, or None when they are not."""
     if is_registered(kind):
         return CODEC
-    form = EXACT.get(kind)
+    from agent_run_ledger.codecs import families  # with the first value that plain JSON does not cover
+
+    form = families.EXACT.get(kind)
     if form is not None:
         return form
     for library, (module, _) in _LIBRARIES.items():
@@ -38,7 +40,7 @@ def form_of(kind: type) -> Form | None:
             for owns, library_form in _families(module):
                 if owns(kind):
                     return library_form
-    for owns, family_form in CLASS_FAMILIES:
+    for owns, family_form in families.CLASS_FAMILIES:
         if owns(kind):
             return family_form
     return None
@@ -46,8 +48,10 @@ def form_of(kind: type) -> Form | None:
 
 def form_by_tag(tag: object) -> Form:
     """Return the form with this tag; raise ClassGone where this version or this installation has none."""
+    from agent_run_ledger.codecs import families
+
     if type(tag) is str:
-        form = _OUR_TAGS.get(tag)
+        form = _TAGS_WITHOUT_FAMILY.get(tag) or families.TAGS.get(tag)
         if form is not None:
             return form
         if tag in _LIBRARY_OF_TAG:
@@ -79,11 +83,15 @@ def _library_form(tag: str) -> Form:
     raise ClassGone(f"a stored value needs another version of {library}: the tag {tag!r} has no reader here")
 
 
-@cache
 def _families(module: str) -> tuple[tuple[Callable[[type], bool], Form], ...]:
     """Return the forms of one library; none where a stand-in or an old version of it is loaded."""
     try:
-        loaded = import_module(f"agent_run_ledger.codecs.families.{module}")
+        return _load_families(module)
     except (ImportError, AttributeError):
         return ()
+
+
+@cache
+def _load_families(module: str) -> tuple[tuple[Callable[[type], bool], Form], ...]:
+    loaded = import_module(f"agent_run_ledger.codecs.families.{module}")
     return cast("tuple[tuple[Callable[[type], bool], Form], ...]", loaded.FAMILIES)

@@ -9,6 +9,9 @@ from agent_run_ledger.kernel.canonical import child_path
 
 ROOT: Final = "$"
 _KEY_CHARACTERS: Final = 60
+_WIDE: Final = 2**128
+"""Wider integers are named by type: Python refuses to write very wide ones in decimal."""
+
 _SHOWN_SEGMENTS: Final = 12
 
 CODEC_HINT: Final = "give a plain value, or register_codec() for the type"
@@ -88,6 +91,6 @@ def segment_of(key: object) -> str:
     """Return the part of a path that leads to `key`; user objects are named by type, so that no user code runs."""
     if type(key) is str:
         return child_path("", key if len(key) <= _KEY_CHARACTERS else key[:_KEY_CHARACTERS] + "…")
-    if type(key) in (int, float, bool, type(None), bytes):
+    if type(key) in (float, bool, type(None), bytes) or (type(key) is int and abs(key) < _WIDE):
         return child_path("", key)[: _KEY_CHARACTERS + 2]
     return f"[<{type_name(type(key))}>]"

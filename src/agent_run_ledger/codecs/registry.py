@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from agent_run_ledger.codecs.families import EXACT
 from agent_run_ledger.codecs.forms import Body, Form, Parts, text
 from agent_run_ledger.codecs.refusal import Refusal, type_name
 from agent_run_ledger.errors import ClassGone, LedgerError, Misuse
@@ -41,6 +40,8 @@ def register_codec(cls: type[T], *, name: str, encode: Callable[[T], object], de
     value is still checked: `decode` must give the class back, with the same encoded form, and equal by the class's own
     `==` where it has one. Raises Misuse for a name or class that has a codec already, and for built-in types.
     """
+    from agent_run_ledger.codecs.families import EXACT
+
     if not isinstance(cast("object", cls), type) or cls in EXACT or cls in (list, bool, type(None)):
         raise Misuse(f"{cls!r} cannot have a codec: it is no class, or it is stored as it is", code="codec_refused")
     if not name:

@@ -10,7 +10,7 @@ from agent_run_ledger.codecs.equality import difference
 from agent_run_ledger.codecs.forms import Body, Damaged
 from agent_run_ledger.codecs.lookup import form_by_tag
 from agent_run_ledger.codecs.plain import MAX_DEPTH, TAG
-from agent_run_ledger.errors import LedgerError, Misuse, Tampered
+from agent_run_ledger.errors import ClassGone, LedgerError, Misuse, Tampered
 from agent_run_ledger.kernel.canonical import Json
 
 _MARK: Final = orjson.dumps(TAG)
@@ -92,6 +92,8 @@ class Reader:
             value = form.read(stored, self)
         except (LedgerError, RecursionError):
             raise
+        except ImportError as error:  # pandas asks for pyarrow where a column needs it
+            raise ClassGone(f"a stored {form.tag!r} needs a library that is not here: {error}") from error
         except Exception as error:
             raise Tampered(f"a stored {form.tag!r} does not decode: {error}", code="damaged_value") from error
         self.depth -= 1

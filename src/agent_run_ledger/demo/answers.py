@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,7 +13,6 @@ from agent_run_ledger.demo.audit.shapes import Finding, Origin, Severity
 
 MAX_WORDS = 2_000
 MAX_ITEMS = 200
-_FENCED = re.compile(r"^\s*```[a-z]*\s*\n(.*)\n\s*```\s*$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +67,11 @@ def read_tree_answer(text: str) -> TreeAnswer:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    fenced = _FENCED.match(text)
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```"):
+        text = text.removesuffix("```").partition("\n")[2]
     try:
-        answer: Any = json.loads(fenced.group(1) if fenced is not None else text)
+        answer: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else None

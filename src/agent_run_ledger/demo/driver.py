@@ -41,6 +41,10 @@ class Audience(Protocol):
         """Say that a life begins, and return what is to be called with each line of its meter."""
         ...
 
+    def over(self) -> None:
+        """Take down what shows progress: the life is over, however it ended."""
+        ...
+
     def ended(self, life: Life, killed_in: str) -> None:
         """Say how a life ended."""
         ...
@@ -154,7 +158,10 @@ def _live(job: Job, names: tuple[str, ...], audience: Audience, *, kill_in: str)
     """Run the next life. Its number is the attempt it becomes in the ledger."""
     number = attempts_so_far(job.database, job.run_id) + 1
     on_line = audience.life(number, len(names))
-    ended = run_life(job, number, kill_in=kill_in, on_line=on_line)
+    try:
+        ended = run_life(job, number, kill_in=kill_in, on_line=on_line)
+    finally:
+        audience.over()
     where = f"{names.index(kill_in) + 1}, {kill_in}" if kill_in and ended.life.signal else ""
     audience.ended(ended.life, where)
     if ended.error is not None:

@@ -13,7 +13,7 @@ from typing import IO, Any, TypeGuard, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from agent_run_ledger.demo.audit.neutral import one_line
-from agent_run_ledger.demo.questions import PROMPT_VERSION, Question
+from agent_run_ledger.demo.questions import Question
 from agent_run_ledger.demo.reviewers import Answer, estimate
 from agent_run_ledger.errors import Misuse, Refused
 
@@ -69,8 +69,8 @@ class EndpointReviewer:
 
     @property
     def environment(self) -> Mapping[str, object]:
-        """Model, endpoint and prompt version."""
-        return {"model": self.model, "endpoint": self.place, "prompt": PROMPT_VERSION}
+        """Model and endpoint."""
+        return {"model": self.model, "endpoint": self.place}
 
     def answer(self, question: Question) -> Answer:
         """Return the first choice's text, with the usage that the endpoint reports or else an estimate.
@@ -164,7 +164,7 @@ def _read_all(response: http.client.HTTPResponse, deadline: float) -> bytes:
         size += len(chunk)
         if size > MAX_ANSWER_BYTES:
             raise http.client.HTTPException(f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
-        if False:
+        if time.monotonic() > deadline:
             raise TimeoutError("timed out")
     if response.length:  # bytes that were announced and never came
         raise http.client.IncompleteRead(b"".join(parts), response.length)

@@ -21,6 +21,9 @@ from agent_run_ledger.demo.pipeline import Audit, write_text
 from agent_run_ledger.demo.reviewers import reviewer_from
 from agent_run_ledger.errors import LedgerError, Unavailable, Uncertain
 
+MAX_PAYLOAD_BYTES = 256 * 1024 * 1024
+"""The imports and numbers of the largest tree that `collect` accepts are a few tens of MiB."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Live once and return an exit code; errors of the tree end as one JSON line on stdout for the driver."""
@@ -69,7 +72,7 @@ def live(job: Job, *, life: int, kill_in: str) -> None:
         before_body=refuse_when_stopping,
         after_paid=die,
     )
-    with RunLedger(run_id=job.run_id, db_path=job.database) as ledger:
+    with RunLedger(run_id=job.run_id, db_path=job.database, max_payload_bytes=MAX_PAYLOAD_BYTES) as ledger:
         for step in audit.steps(job.reviews):
             ledger.add(step)
         text = ledger.execute(roots=list(job.roots), label=job.label, report_path=str(job.report))

@@ -31,7 +31,15 @@ from agent_run_ledger.demo.audit.shapes import (
 from agent_run_ledger.demo.audit.syntax import Module, load_module, parse_tree
 from agent_run_ledger.demo.endpoint import AnswerLost
 from agent_run_ledger.demo.meter import Meter
-from agent_run_ledger.demo.questions import ModuleCase, Question, TreeCase, module_question, tree_question
+from agent_run_ledger.demo.questions import (
+    MODULE_SYSTEM,
+    TREE_SYSTEM,
+    ModuleCase,
+    Question,
+    TreeCase,
+    module_question,
+    tree_question,
+)
 from agent_run_ledger.demo.reviewers import Answer, Reviewer
 from agent_run_ledger.runs.steps import Step
 
@@ -40,6 +48,8 @@ R = TypeVar("R")
 
 MAX_REVIEWS = 14
 REVIEW_RETRIES = 3
+MAX_FINDINGS = 200
+"""A generated file can break a rule on every line; the most severe are enough to judge it."""
 FIXED_STEPS = ("collect", "parse", "measure", "imports", "synthesise", "report")
 
 
@@ -71,13 +81,14 @@ class Audit:
         """Return the steps: 6 and one per review. The reviews depend on each other in nothing and run in parallel."""
         names = [review_name(place) for place in range(1, reviews + 1)]
         base = ("collect", "parse", "measure", "imports")
+        tree_prompt = {"prompt": TREE_SYSTEM}
         return [
             self._step(collect),
             self._step(parse, depends_on=("collect",)),
             self._step(measure, depends_on=("collect",)),
             self._step(imports, depends_on=("collect", "parse")),
             *(self._review_step(place, base) for place in range(1, reviews + 1)),
-            self._asking(self._synthesise(), "synthesise", ("parse", "measure", "imports", *names), {}),
+            self._asking(self._synthesise(), "synthesise", ("parse", "measure", "imports", *names), tree_prompt),
             self._step(report, depends_on=(*base, "synthesise", *names)),
         ]
 
@@ -140,12 +151,13 @@ class Audit:
                 summary=read.summary,
                 findings=read.findings,
                 dropped=read.dropped,
+                omitted=case.omitted,
                 reviewer=self.reviewer.label,
                 tokens_in=answer.tokens_in,
                 tokens_out=answer.tokens_out,
             )
 
-        return self._asking(review, name, depends_on, {"place": place})
+        return self._asking(review, name, depends_on, {"prompt": MODULE_SYSTEM, "place": place})
 
     def _synthesise(self) -> Callable[..., Synthesis]:
         def synthesise(parse: ParsedTree, measure: MeasuredTree, imports: ImportGraph, *reviews: Review) -> Synthesis:
@@ -235,6 +247,7 @@ def module_case(
     findings: tuple[Finding, ...] = () if problem is None else (problem,)
     if isinstance(module, Module):
         findings += check_module(module)
+    kept = findings[:MAX_FINDINGS]
     text = module.text if isinstance(module, Module) else _readable(file)
     case = ModuleCase(
         rank=rank,
@@ -244,7 +257,8 @@ def module_case(
         importers=tuple(edge.importer for edge in graph.edges if edge.imported == rank.path),
         imports=tuple(edge.imported for edge in graph.edges if edge.importer == rank.path),
         in_cycle=any(rank.path in cycle for cycle in graph.cycles),
-        findings=findings,
+        findings=kept,
+        omitted=len(findings) - len(kept),
         text=text,
     )
     return case, text.split("\n")
@@ -268,6 +282,7 @@ def _empty_review(place: int, reviewer: str) -> Review:
         summary="",
         findings=(),
         dropped=0,
+        omitted=0,
         reviewer=reviewer,
         tokens_in=0,
         tokens_out=0,

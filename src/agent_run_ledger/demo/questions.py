@@ -17,9 +17,9 @@ from agent_run_ledger.demo.audit.shapes import (
     Severity,
 )
 
-PROMPT_VERSION = "1"
 MAX_SOURCE_CHARACTERS = 40_000
 MAX_MODEL_FINDINGS = 8
+MAX_LISTED = 40
 
 MODULE_SYSTEM = (
     "You review one module of a Python code base for an engineer who has to decide what to change first. "
@@ -38,7 +38,10 @@ TREE_SYSTEM = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleCase:
-    """What is known of one module before it is reviewed. `measure` is None where the file cannot be parsed."""
+    """What is known of one module before it is reviewed.
+
+    `measure` is None where the file cannot be parsed; `omitted` counts findings beyond those listed.
+    """
 
     rank: Rank
     place: int
@@ -48,6 +51,7 @@ class ModuleCase:
     imports: tuple[str, ...]
     in_cycle: bool
     findings: tuple[Finding, ...]
+    omitted: int
     text: str
 
 
@@ -84,7 +88,7 @@ def module_question(step: str, case: ModuleCase) -> Question:
     facts.append(f"Imports: {', '.join(case.imports) or 'nothing in this tree'}.")
     listed = [
         f"- line {finding.line}, {finding.severity}: {RULES[finding.rule].title}: {finding.detail}"
-        for finding in case.findings
+        for finding in case.findings[:MAX_LISTED]
     ]
     parts = [*facts, "", "The rules found:", *(listed or ["- nothing"]), "", "Source:", numbered(case.text)]
     return Question(step=step, system=MODULE_SYSTEM, prompt="\n".join(parts), case=case)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agent_run_ledger.demo.audit.rules import RULES
 from agent_run_ledger.demo.audit.shapes import Finding, ModuleMeasure, Review, Severity
-from agent_run_ledger.demo.questions import PROMPT_VERSION, ModuleCase, Question, TreeCase
+from agent_run_ledger.demo.questions import ModuleCase, Question, TreeCase
 from agent_run_ledger.demo.reviewers import Answer, estimate
 
 MAX_ACTIONS = 6
@@ -27,8 +27,8 @@ class RuleReviewer:
 
     @property
     def environment(self) -> Mapping[str, object]:
-        """The rules' name and the prompt version."""
-        return {"reviewer": "rules", "prompt": PROMPT_VERSION}
+        """That the rules review."""
+        return {"reviewer": "rules"}
 
     def answer(self, question: Question) -> Answer:
         """Return the findings as JSON with a summary in words, metered like a model's answer by an estimate."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-WIDE = 100
+WORDY = 60
+WIDE = 110
 
 
 class Silent:
@@ -34,6 +35,9 @@ class Silent:
     def life(self, number: int, steps: int) -> Callable[[dict[str, Any]], None]:
         """Say nothing."""
         return lambda line: None
+
+    def over(self) -> None:
+        """Do nothing."""
 
     def ended(self, life: Life, killed_in: str) -> None:
         """Say nothing."""
@@ -77,11 +81,14 @@ class Screen:
 
         return show
 
-    def ended(self, life: Life, killed_in: str) -> None:
-        """Say how a life ended."""
+    def over(self) -> None:
+        """Take the line of progress down and give the cursor back."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+    def ended(self, life: Life, killed_in: str) -> None:
+        """Say how a life ended."""
         where = f" inside step {killed_in}" if killed_in else ""
         style = "bold red" if life.signal else "green" if life.exit_code == 0 else "red"
         self._say(f"Life {life.number} (process {life.pid}) {life.ended}{where} after {seconds(life.wall_ms)}.", style)
@@ -90,7 +97,8 @@ class Screen:
         """Show the steps and the lives side by side, what was paid twice, the proof, and what to type next."""
         tally = outcome.tally
         self._say("")
-        tables = Tables(self._text, wide=self._console.width >= WIDE, ascii_only=self._ascii_only)
+        width = self._console.width
+        tables = Tables(self._text, wordy=width >= WORDY, wide=width >= WIDE, ascii_only=self._ascii_only)
         self._console.print(tables.steps(tally))
         self._say(tables.legend())
         self._say("")

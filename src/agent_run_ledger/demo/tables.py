@@ -31,10 +31,15 @@ SIGNS = {
 
 
 class Tables:
-    """Builds the tables. `text` makes words safe for the console; narrow tables leave columns out, never cut them."""
+    """Builds the tables. `text` makes words safe for the console.
 
-    def __init__(self, text: Callable[[str, str], Text], *, wide: bool, ascii_only: bool) -> None:
+    Narrow tables leave things out and cut nothing: `wordy` ones say in words what their signs mean, `wide` ones have
+    columns for the module and the time.
+    """
+
+    def __init__(self, text: Callable[[str, str], Text], *, wordy: bool, wide: bool, ascii_only: bool) -> None:
         self._text = text
+        self._wordy = wordy
         self._wide = wide
         self._sign_at = 1 if ascii_only else 0
 
@@ -68,7 +73,7 @@ class Tables:
             cells.append(self._text(one_line(step.subject), ""))
         for mark in step.marks:
             sign = SIGNS[mark][self._sign_at]
-            cells.append(self._text(f"{sign} {mark}" if self._wide else sign, STYLES[mark]))
+            cells.append(self._text(f"{sign} {mark}" if self._wordy else sign, STYLES[mark]))
         cells.append(self._text(f"{step.tokens:,}" if step.tokens else "", ""))
         if self._wide:
             cells.append(self._text("" if step.took_ms is None else seconds(step.took_ms), ""))

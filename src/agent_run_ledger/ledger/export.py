@@ -13,7 +13,7 @@ import orjson
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.merkle import append, leaf_hash, root
 from agent_run_ledger.kernel.record import RecordKind
-from agent_run_ledger.ledger.views import is_erased, record_content, stored_json
+from agent_run_ledger.ledger.views import is_erased, record_content, stored_json, view_record
 from agent_run_ledger.ports import Event, Reader, RunRow, StoredRecord
 
 PREFIX = "agent-run-ledger"
@@ -91,7 +91,7 @@ def _cloud_event(
     exported: dict[str, object] = {
         "leaf_index": event.index,
         "leaf_hash_hex": leaf_hash(event.envelope).hex(),
-        "envelope": event.envelope.decode("utf-8"),
+        "envelope": event.envelope.decode("utf-8", "backslashreplace"),
         "changes": listed,
     }
     run_id = run.run_id if run is not None else _run_id(records)
@@ -152,14 +152,14 @@ def _record(stored: StoredRecord, options: ExportOptions) -> dict[str, object]:
     if is_erased(record):
         exported["erased"] = True
         return exported
-    inputs = cast("dict[str, object]", orjson.loads(record.inputs)) if record.inputs else {}
-    if "because" in inputs:
-        exported["because"] = inputs["because"]
+    because = view_record(stored).because
+    if because:
+        exported["because"] = list(because)
     if options.fingerprints:
         exported["fingerprint_hex"] = record.fingerprint.hex()
         exported["value_sha256_hex"] = record.value_sha256.hex()
         exported["code_hex"] = record.code.hex()
-        exported["inputs"] = record.inputs.decode("utf-8")
+        exported["inputs"] = record.inputs.decode("utf-8", "backslashreplace")
     if options.payloads:
         exported["value"] = stored_json(record)
     if options.fingerprints and options.payloads:

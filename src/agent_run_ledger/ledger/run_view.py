@@ -96,7 +96,7 @@ def view_run(store: Store, row: RunRow) -> RunView:
     attempts = _attempts(told, row, live)
     content = told.last_start
     inputs = content.get("inputs")
-    policy = content.get("policy")
+    policy, max_parallel = content.get("policy"), content.get("max_parallel")
     return RunView(
         row=row,
         live=live,
@@ -106,7 +106,7 @@ def view_run(store: Store, row: RunRow) -> RunView:
         used=told.used,
         code_changed=told.code_changed,
         policy=cast("dict[str, Any]", policy) if isinstance(policy, dict) else None,
-        max_parallel=content.get("max_parallel"),
+        max_parallel=max_parallel if isinstance(max_parallel, int) else None,
         input_names=tuple(cast("dict[str, object]", inputs)) if isinstance(inputs, dict) else (),
     )
 
@@ -167,8 +167,8 @@ class _Told:
         self.ends[stored.record.attempt] = (end, stored.record.ended_at_ms)
         content = record_content(stored.record)
         if end is AttemptEnd.COMPLETED:
-            self.used = frozenset(content.get("used", ()))
-            self.code_changed = tuple(map(str, content.get("code_changed", ())))
+            self.used = frozenset(item for item in _listed(content.get("used")) if isinstance(item, int))
+            self.code_changed = tuple(map(str, _listed(content.get("code_changed"))))
 
     def _change(self, stored: StoredRecord) -> Mapping[str, object]:
         """Return the transition that was written with a record, from its leaf; empty where the leaf is not readable."""
@@ -178,6 +178,11 @@ class _Told:
             except (ValueError, LookupError, TypeError):
                 return {}
         return {}
+
+
+def _listed(value: object) -> list[object]:
+    """Return a list from a record's content; empty for what is none, since nobody has checked the record here."""
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def _attempts(told: _Told, row: RunRow, live: bool | None) -> tuple[AttemptView, ...]:

@@ -62,7 +62,9 @@ class Sidecar:
         return self._try_lock(_TURNSTILE) or self._queue(time.monotonic() + timeout_s)
 
     def leave(self) -> None:
-        """Open the turnstile and wake the process that has slept longest, if any sleeps."""
+        """Open the turnstile and wake the process that has slept longest, if any sleeps. Nothing in a forked child."""
+        if self._fd < 0:
+            return
         self._unlock(_TURNSTILE)
         if self._word[0] and (calls := futex()) is not None:
             self._word[0] = 0

@@ -33,6 +33,8 @@ READER_CACHE_KIB = 4_000
 CHECKPOINT_PAGES = 4_000
 JOURNAL_BYTES = 16 << 20
 
+_NEVER_COMPLETED = "it is empty, no store was ever completed in it"
+
 Identity = tuple[int, int]
 """Device and inode: what a file is, under whatever name."""
 
@@ -108,8 +110,8 @@ def connect_writer(place: Place, *, create: bool) -> Connection:
     with _closed_on_failure(connection, place.location):
         if not _is_empty(connection):
             _recognise(connection, place.location)
-        elif not create:
-            raise _foreign(place.location, "it is empty: no store was ever completed in it")
+        elif not create or os.stat(place.location).st_size:  # SQLite takes a file of one byte for empty
+            raise _foreign(place.location, _NEVER_COMPLETED)
     return connection
 
 
@@ -130,7 +132,7 @@ def connect_reader(place: Place, *, guarded: bool = False) -> Connection:
     connection = _open(place, apsw.SQLITE_OPEN_READONLY)
     with _closed_on_failure(connection, place.location):
         if _is_empty(connection):
-            raise _foreign(place.location, "it is empty: no store was ever completed in it")
+            raise _foreign(place.location, _NEVER_COMPLETED)
         _recognise(connection, place.location)
         connection.pragma("query_only", True)
         connection.pragma("cache_size", -READER_CACHE_KIB)
@@ -148,6 +150,8 @@ def _closed_on_failure(connection: Connection, location: str) -> Generator[None,
         connection.close(force=True)
         if isinstance(error, apsw.Error):
             raise translated(error, location) from error
+        if isinstance(error, UnicodeDecodeError):
+            raise Tampered(f"{location}: a name is no text: {error}", code="corrupt") from error
         raise
 
 
@@ -164,7 +168,9 @@ def _open(place: Place, flags: int) -> Connection:
     location, readonly = place.location, flags == apsw.SQLITE_OPEN_READONLY
     try:
         connection = _touched(connect(location, flags), place)
-    except apsw.CantOpenError as error:
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        if not os.access(location, os.R_OK):
+            raise Unavailable(f"{location} may not be read by this user", code="cannot_open") from error
         if os.access(os.path.dirname(location), os.W_OK):
             raise translated(error, location) from error
         if not readonly or os.path.exists(location + "-wal"):

@@ -12,6 +12,9 @@ from agent_run_ledger.store.sqlite_driver import Row
 LANE_BITS = 16
 _STATES = {state.value: state for state in RunState}
 _KINDS = {kind.value: kind for kind in RecordKind}
+_INT, _TEXT, _BLOB, _PLACE = (int,), (str,), (bytes,), (int, type(None))
+_RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, _PLACE, _PLACE, _PLACE, _PLACE)
+_MARK = (_INT, _TEXT, _BLOB, _BLOB, _INT, _INT, _INT, _INT, _INT)
 
 
 def head_from(rows: list[Row], location: str) -> Head:
@@ -26,7 +29,8 @@ def head_from(rows: list[Row], location: str) -> Head:
 
 
 def run_from(row: Row) -> RunRow:
-    """Return a run of the columns of runs in their order. KeyError for a state that does not exist."""
+    """Return a run of the columns of runs in their order. KeyError for an unknown state, Tampered for another type."""
+    _check_types(row, _RUN)
     return RunRow(
         row_id=row[0],
         run_uid=row[1],
@@ -46,7 +50,8 @@ def run_from(row: Row) -> RunRow:
 
 
 def in_flight_from(row: Row) -> InFlight:
-    """Return a start mark of the columns of in_flight in their order."""
+    """Return a start mark of the columns of in_flight in their order. Tampered for a column of another type."""
+    _check_types(row, _MARK)
     place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms = row
     return InFlight(
         run_row_id=place >> LANE_BITS,
@@ -60,6 +65,12 @@ def in_flight_from(row: Row) -> InFlight:
         generation=generation,
         started_at_ms=started_at_ms,
     )
+
+
+def _check_types(row: Row, types: tuple[tuple[type, ...], ...]) -> None:
+    """SQLite stores any type in any column, so a flipped bit can turn a number into text."""
+    if not all(map(isinstance, row, types)):
+        raise Tampered(f"a row holds a value of another type: {row!r:.200}", code="corrupt")
 
 
 def record_key_from(row: Row) -> RecordKey:

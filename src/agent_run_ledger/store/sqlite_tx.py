@@ -28,7 +28,18 @@ _POSITION_BITS = 16
 class SqliteTx:
     """See ports.Tx. The commit looks at `changes` and `wrote`; `failure` is what nobody may swallow."""
 
-    __slots__ = ("_connection", "_cursor", "_leaf_index", "_location", "_q", "changes", "failure", "now_ms", "wrote")
+    __slots__ = (
+        "_connection",
+        "_cursor",
+        "_leaf_index",
+        "_location",
+        "_q",
+        "_why",
+        "changes",
+        "failure",
+        "now_ms",
+        "wrote",
+    )
 
     def __init__(self, cursor: Cursor, q: Mapping[str, str], *, location: str, now_ms: int, leaf_index: int) -> None:
         self.now_ms = now_ms
@@ -36,6 +47,7 @@ class SqliteTx:
         self.wrote = False
         self.failure: LedgerError | None = None
         self._cursor: Cursor | None = cursor
+        self._why: LedgerError | None = None
         self._connection = cursor.connection
         self._q = q
         self._location = location
@@ -149,9 +161,9 @@ class SqliteTx:
         """Overwrite one line of meta that exists; its change is the caller's to add."""
         self._write("update_meta", (value, key))
 
-    def end(self) -> None:
-        """Make every later use Misuse: rows written after the commit would have no leaf."""
-        self._cursor = None
+    def end(self, why: LedgerError | None = None) -> None:
+        """Make every later use raise `why`, or Misuse: rows written after the commit would have no leaf."""
+        self._cursor, self._why = None, why
 
     def _fetch(self, name: str, bindings: Row) -> list[Row]:
         try:
@@ -170,7 +182,7 @@ class SqliteTx:
 
     def _open_cursor(self) -> Cursor:
         if self._cursor is None:
-            raise Misuse("this transaction is over", code="transaction_over")
+            raise self._why or Misuse("this transaction is over", code="transaction_over")
         return self._cursor
 
     def _run(self, row: Row) -> RunRow:

@@ -36,6 +36,7 @@ from agent_run_ledger.store.statements import statements
 T = TypeVar("T")
 
 OP_ID_BYTES = 16
+_META = ("log_id", "created_at_ms", "authority", "is_copy")
 
 
 class SqliteWriter:
@@ -54,6 +55,7 @@ class SqliteWriter:
         self._q = statements(QUERIES_FILE)
         self._connection: Connection | None = None
         self._cursor: Cursor | None = None
+        self._tx: SqliteTx | None = None
         self._wal: Identity | None = None
         self._stray = False
         self._synced = True
@@ -72,10 +74,13 @@ class SqliteWriter:
         cursor = self._adopt(connection)
         try:
             meta: dict[str, Any] = dict(cursor.execute(self._q["select_meta"]).fetchall())
+            self.log_id, *_ = (meta[key] for key in _META)
         except apsw.Error as error:
             self._drop()
             raise translated(error, self._place.location) from error
-        self.log_id = meta["log_id"]
+        except (KeyError, UnicodeDecodeError) as error:
+            self._drop()
+            raise Tampered(f"{self._place.location}: meta is not as it was written: {error}", code="corrupt") from error
         return meta
 
     def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
@@ -132,6 +137,8 @@ class SqliteWriter:
 
     def leak(self) -> object:
         """Return what a forked child must keep alive for ever: closing it would act on the parent's locks and WAL."""
+        if self._tx is not None:
+            self._tx.end(forked(self._place.location))
         leaked, self._connection = self._connection, None
         return None if leaked is None else (leaked, self._cursor)
 
@@ -154,9 +161,12 @@ class SqliteWriter:
             head = head_from(cursor.execute(q["select_head"]).fetchall(), self._place.location)
             now_ms = max(self._clock.now_ms(), head.time_ms)
             tx = SqliteTx(cursor, q, location=self._place.location, now_ms=now_ms, leaf_index=head.size)
+            self._tx = tx
             probes.reach("commit.begin")
             value = fn(tx)
             tx.end()
+            if os.getpid() != self._pid:
+                raise forked(self._place.location)
             if not self._append_leaf(cursor, tx, head, op_id):
                 cursor.execute(q["rollback"])
                 return value
@@ -194,7 +204,7 @@ class SqliteWriter:
         Only a last closer deletes it, and nobody is the last while our locks hold: somebody in this process dropped
         them by closing the file through another SQLite library.
         """
-        if self._wal is not None and wal_identity(self._place.location) != self._wal:
+        if self._wal != self._look_at_wal():
             self._stray = True
             raise Tampered(
                 f"{self._place.location}: its -wal file was deleted or replaced while we had it open",
@@ -236,6 +246,8 @@ class SqliteWriter:
             raise Unavailable(f"{location}: the commit failed: {error}", code="store_failed") from error
 
     def _roll_back(self, cursor: Cursor) -> None:
+        if os.getpid() != self._pid:
+            return  # a child on its way out of a transaction of its parent
         try:
             if cursor.connection.in_transaction:
                 cursor.execute(self._q["rollback"])
@@ -256,19 +268,19 @@ class SqliteWriter:
         except apsw.Error as error:
             connection.close(force=True)
             raise translated(error, self._place.location) from error
-        if self._place.durability is Durability.FULL:
-            self._wal = wal_identity(self._place.location)
-            if self._wal is None:
-                connection.close(force=True)
-                raise Unavailable(f"{self._place.location} has no -wal file", code="cannot_open")
+        self._wal = self._look_at_wal()
         self._connection, self._cursor, self._synced, self._stray = connection, cursor, True, False
         return cursor
+
+    def _look_at_wal(self) -> Identity | None:
+        """Return what the -wal file is now; None with a rollback journal, which has no such tripwire."""
+        return wal_identity(self._place.location) if self._place.durability is Durability.FULL else None
 
     def _drop(self, *, checkpoint: bool = True) -> None:
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is None:
             return
-        if self._stray or not checkpoint:
+        if not checkpoint or self._stray or self._wal != self._look_at_wal():
             # A checkpoint from a -wal file that others no longer see would write old pages over new ones.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         with suppress(apsw.Error):  # a checkpoint that fails, on a full disk say, loses nothing: the log has it all

@@ -1,5 +1,6 @@
 """A kit for users' own crash tests: kill a scenario at every point, let it go on, and check what the ledger says."""
 
+from agent_run_ledger.testing.body_counter import BodyCounter, Ran
 from agent_run_ledger.testing.crash import (
     CrashCheckFailed,
     Lives,
@@ -15,10 +16,10 @@ from agent_run_ledger.testing.harness import Exit, Life, LifeTimeout, RunningLif
 from agent_run_ledger.testing.ledger_check import LedgerBroken, LedgerReport, check_ledger
 from agent_run_ledger.testing.points import ALL, KillPoint, Point
 from agent_run_ledger.testing.recorded_calls import RecordedCall, calls_in_flight, recorded_calls
-from agent_run_ledger.testing.witness import Ran, Witness
 
 __all__ = [
     "ALL",
+    "BodyCounter",
     "CrashCheckFailed",
     "Exit",
     "KillPoint",
@@ -33,7 +34,6 @@ __all__ = [
     "RunningLife",
     "Summary",
     "WatchedDisk",
-    "Witness",
     "calls_in_flight",
     "check_ledger",
     "crash_everywhere",

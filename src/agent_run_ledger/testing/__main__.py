@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from agent_run_ledger.errors import LedgerError
@@ -84,7 +84,7 @@ def _told(summary: Summary) -> str:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
+def _progress() -> Generator[Callable[[int, int], None] | None]:
     """Show a bar where somebody looks."""
     if not sys.stderr.isatty():
         yield None

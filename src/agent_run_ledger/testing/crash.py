@@ -13,12 +13,12 @@ from pathlib import Path
 
 from agent_run_ledger.errors import LedgerError, Misuse
 from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.testing.body_counter import FILE_NAME, BodyCounter
 from agent_run_ledger.testing.harness import DEFAULT_TIMEOUT_S, LEDGER_FILE, Exit, Life, run_scenario
 from agent_run_ledger.testing.integrity import is_store
 from agent_run_ledger.testing.ledger_check import check_ledger
 from agent_run_ledger.testing.points import ALL, KillPoint, spread
 from agent_run_ledger.testing.recorded_calls import RecordedCall, calls_in_flight, recorded_calls
-from agent_run_ledger.testing.witness import FILE_NAME, Witness
 
 SIDE_FILES = ("", "-wal", "-journal")
 """What makes up a SQLite database beside shared memory, which the first opener rebuilds."""
@@ -53,9 +53,9 @@ class Lives:
         return self.workdir / LEDGER_FILE
 
     @property
-    def witness(self) -> Witness:
-        """The case's witness, if the scenario kept one as `witness.log` in its directory."""
-        return Witness(self.workdir / FILE_NAME)
+    def bodies(self) -> BodyCounter:
+        """The bodies that ran, if the scenario counted them in `bodies.log` in its directory."""
+        return BodyCounter(self.workdir / FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +138,11 @@ def crash_everywhere(
 
     First one life without a kill counts how often each of `points` is reached. Then, for each point and each count
     (at most `most_per_point`, evenly spread with the first and the last; a mapping limits the points it names), in a
-    fresh directory: a life killed there,
-    a second life to its end, and these checks: the second life ended well and returned what the unkilled life
-    returned; `check_ledger` holds on the ledger and, before the second life, on a copy of what the kill left; a body
-    whose result was committed did not run in the second life (by the scenario's witness, where it keeps one under the
-    names of its steps); and `check`, which raises AssertionError for what else must hold.
+    fresh directory: a life killed there, a second life to its end, and these checks. The second life ended well and
+    returned what the unkilled life returned. `check_ledger` holds on the ledger and, before the second life, on a
+    copy of what the kill left. A body whose result was committed did not run in the second life (by `bodies.log`,
+    where the scenario counts them under the names of their steps). And `check`, which raises AssertionError for what
+    else must hold.
 
     What is proven: no state that the death of a *process* leaves at these points loses or repeats recorded work. What
     is not: a power cut (the page cache survives a kill), a point that nobody named, an interleaving that did not occur.
@@ -199,10 +199,10 @@ def left_by_death(ledger: Path) -> tuple[frozenset[RecordedCall], tuple[str, ...
 def nothing_recorded_ran_again(lives: Lives) -> None:
     """Raise AssertionError if a body ran in the second life whose result was committed in the first.
 
-    By the names in the witness: a step must be witnessed under its own name, and be called once per run.
+    By the names in `bodies.log`: a body must be counted under its step's name, and be called once per run.
     """
     results = Counter(call.name for call in lives.recorded if call.kind is RecordKind.RESULT)
-    again = results & lives.witness.count(life=2)
+    again = results & lives.bodies.count(life=2)
     if again:
         raise AssertionError(f"recorded before the kill and run again: {', '.join(sorted(again))}")
 
@@ -210,7 +210,7 @@ def nothing_recorded_ran_again(lives: Lives) -> None:
 def no_body_without_a_start(lives: Lives) -> None:
     """Raise AssertionError if a body ran in the first life that the ledger knows nothing of: what it cost is lost."""
     known = {call.name for call in lives.recorded} | set(lives.in_flight)
-    unknown = set(lives.witness.count(life=1)) - known
+    unknown = set(lives.bodies.count(life=1)) - known
     if unknown:
         raise AssertionError(f"ran before the kill without a start in the ledger: {', '.join(sorted(unknown))}")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 import apsw
 
@@ -69,10 +70,10 @@ class _WatchedFile(apsw.VFSFile):
         self._disk = disk
         self._write, self._sync = points
 
-    def xWrite(self, data: apsw.Buffer, offset: int) -> None:  # noqa: N802 - the name of the interface
+    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802 - the name of the interface
         self._disk.reached(self._write)
         self._disk.written()
-        super().xWrite(data, offset)
+        super().xWrite(data, offset)  # pyright: ignore[reportUnknownMemberType]
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         self._disk.reached(self._sync)
@@ -98,7 +99,7 @@ _installed: dict[WatchedDisk, _WatchedVfs] = {}
 
 
 @contextmanager
-def watched_disk(hook: Callable[[str], None] | None = None) -> Iterator[WatchedDisk]:
+def watched_disk(hook: Callable[[str], None] | None = None) -> Generator[WatchedDisk]:
     """Put a watched disk below every store that this process opens inside the block.
 
     A store that was open before is not affected; close what you opened inside before the block ends.

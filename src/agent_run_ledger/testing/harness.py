@@ -14,10 +14,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from agent_run_ledger.testing.body_counter import LIFE_VARIABLE
 from agent_run_ledger.testing.orders import Left, Order
 from agent_run_ledger.testing.points import KillPoint
 from agent_run_ledger.testing.scenarios import absolute
-from agent_run_ledger.testing.witness import LIFE_VARIABLE
 
 LEDGER_FILE = "ledger.db"
 DB_VARIABLE = "AGENT_RUN_LEDGER_DB"

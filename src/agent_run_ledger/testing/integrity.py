@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, cast
 
 import apsw
 
@@ -28,12 +29,12 @@ def integrity_problems(path: str | os.PathLike[str]) -> list[str]:
     )
     connection = connect_writer(place, create=False)
     try:
-        said = connection.pragma("integrity_check")
+        said: Any = connection.pragma("integrity_check")
     except apsw.Error as error:
         raise translated(error, location) from error
     finally:
         connection.close(force=True)
-    lines = said if isinstance(said, list) else [said]
+    lines = cast("list[object]", said if isinstance(said, list) else [said])
     return [] if lines == ["ok"] else [str(line) for line in lines]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -56,7 +56,7 @@ def calls_in_flight(path: str | os.PathLike[str]) -> list[str]:
 
 
 @contextmanager
-def _rows(path: str | os.PathLike[str]) -> Iterator[tuple[Reader, Iterator[RunRow]]]:
+def _rows(path: str | os.PathLike[str]) -> Generator[tuple[Reader, Iterator[RunRow]]]:
     store = open_sqlite(os.fspath(path), create=False)
     try:
         reader = store.reader()

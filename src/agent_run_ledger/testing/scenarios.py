@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from agent_run_ledger.errors import Misuse
 
@@ -26,10 +27,11 @@ def load_scenario(reference: str) -> Scenario:
     if not place or not name:
         raise Misuse(f"{reference!r} is not module:function or file.py:function", code="bad_scenario")
     module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
-    function = getattr(module, name, None)
+    function: Any = getattr(module, name, None)
     if not callable(function):
         raise Misuse(f"{place} has no function {name!r}", code="bad_scenario")
-    return function
+    found: Scenario = function
+    return found
 
 
 def absolute(reference: str) -> str:

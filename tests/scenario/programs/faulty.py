@@ -10,22 +10,22 @@ from pathlib import Path
 
 from agent_run_ledger import RunLedger, probes
 from agent_run_ledger.runs import journal, recorded
-from agent_run_ledger.testing import Witness
+from agent_run_ledger.testing import BodyCounter
 
 
 def two_steps(workdir: Path, run_id: str = "two") -> object:
     """Two steps, nothing wrong."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
     with RunLedger(run_id) as ledger:
 
         @ledger.step
         def one(n: int) -> int:
-            witness.ran("one", n)
+            bodies.ran("one", n)
             return n + 1
 
         @ledger.step(depends_on=["one"])
         def two(one: int) -> int:
-            witness.ran("two", one)
+            bodies.ran("two", one)
             return one * 2
 
         return ledger.execute(n=1)
@@ -33,12 +33,12 @@ def two_steps(workdir: Path, run_id: str = "two") -> object:
 
 def one_step(workdir: Path) -> object:
     """One step, nothing wrong, as small as it gets."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
     with RunLedger("one") as ledger:
 
         @ledger.step
         def only() -> str:
-            witness.ran("only")
+            bodies.ran("only")
             return "done"
 
         return ledger.execute()

@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 
 from agent_run_ledger import Forked, RunLedger, Step
-from agent_run_ledger.testing import Witness
+from agent_run_ledger.testing import BodyCounter
 
 RUN_ID = "held"
 ENTERED, GO_ON = "entered.gate", "go-on.gate"
@@ -39,24 +39,24 @@ class Gate:
 
 def pipeline(workdir: Path, in_the_middle: object = None) -> RunLedger:
     """Return a ledger of three steps; the second one calls `in_the_middle`, if there is such a thing."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
     ledger = RunLedger(RUN_ID, workdir / "ledger.db")
 
     @ledger.step
     def first(n: int) -> int:
-        witness.ran("first", n)
+        bodies.ran("first", n)
         return n + 1
 
     @ledger.step(depends_on=["first"])
     def second(first: int) -> int:
-        witness.ran("second", first)
+        bodies.ran("second", first)
         if callable(in_the_middle):
             in_the_middle()
         return first * 2
 
     @ledger.step(depends_on=["second"])
     def third(second: int) -> str:
-        witness.ran("third", second)
+        bodies.ran("third", second)
         return f"result {second}"
 
     return ledger
@@ -147,13 +147,13 @@ def with_a_stray_sqlite(workdir: Path) -> object:
 
 
 def bulky(workdir: Path) -> object:
-    """Eight steps of 128 KiB each that no compression makes smaller; the witness has room elsewhere."""
-    witness = Witness(workdir.parent / "witness.log")
+    """Eight steps of 128 KiB each that no compression makes smaller; bodies are counted where there is room."""
+    bodies = BodyCounter(workdir.parent / "bodies.log")
     with RunLedger(RUN_ID, workdir / "ledger.db", max_parallel=1) as ledger:
         for number in range(8):
 
             def body(number: int = number) -> bytes:
-                witness.ran(f"step {number}")
+                bodies.ran(f"step {number}")
                 return os.urandom(128 << 10)
 
             ledger.add(Step(body, name=f"step {number}"))

@@ -1,4 +1,4 @@
-"""Small pipelines for the crash harness: each takes a directory, keeps a witness there and returns its result."""
+"""Small pipelines for the crash harness: each takes a directory, counts its bodies there and returns its result."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from decimal import Decimal
 from pathlib import Path
 
 from agent_run_ledger import RunLedger
-from agent_run_ledger.testing import Witness
+from agent_run_ledger.testing import BodyCounter
 
 
 def chain(workdir: Path) -> object:
     """Four steps, each on the result of the one before."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
     with RunLedger("chain") as ledger:
 
         @ledger.step
         def collect(topic: str) -> list[str]:
-            witness.ran("collect", topic)
+            bodies.ran("collect", topic)
             return [f"{topic} {n}" for n in range(3)]
 
         @ledger.step(depends_on=["collect"])
         def measure(collect: list[str]) -> tuple[int, ...]:
-            witness.ran("measure", collect)
+            bodies.ran("measure", collect)
             return tuple(len(text) for text in collect)
 
         @ledger.step(depends_on=["measure"])
         def price(measure: tuple[int, ...]) -> Decimal:
-            witness.ran("price", measure)
+            bodies.ran("price", measure)
             return Decimal(sum(measure)) / 8
 
         @ledger.step(depends_on=["price", "collect"])
         def report(price: Decimal, collect: list[str]) -> str:
-            witness.ran("report", price, collect)
+            bodies.ran("report", price, collect)
             return f"{len(collect)} texts cost {price}"
 
         return ledger.execute(topic="rivers")
@@ -41,32 +41,32 @@ def chain(workdir: Path) -> object:
 
 def fan(workdir: Path) -> object:
     """One source, three branches in parallel, one step that takes all of them."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
     with RunLedger("fan", max_parallel=3) as ledger:
 
         @ledger.step
         def source(size: int) -> list[int]:
-            witness.ran("source", size)
+            bodies.ran("source", size)
             return list(range(size))
 
         @ledger.step(depends_on=["source"])
         def total(source: list[int]) -> int:
-            witness.ran("total", source)
+            bodies.ran("total", source)
             return sum(source)
 
         @ledger.step(depends_on=["source"])
         def largest(source: list[int]) -> int:
-            witness.ran("largest", source)
+            bodies.ran("largest", source)
             return max(source)
 
         @ledger.step(depends_on=["source"])
         def odd(source: list[int]) -> set[int]:
-            witness.ran("odd", source)
+            bodies.ran("odd", source)
             return {number for number in source if number % 2}
 
         @ledger.step(depends_on=["total", "largest", "odd"])
         def join(*parts: object) -> str:
-            witness.ran("join", *parts)
+            bodies.ran("join", *parts)
             return repr(parts)
 
         return ledger.execute(size=6)
@@ -74,31 +74,31 @@ def fan(workdir: Path) -> object:
 
 def asynchronous(workdir: Path) -> object:
     """Two async branches and a sync one beside each other, joined by an async step."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
 
     async def on_a_loop() -> object:
         with RunLedger("asynchronous") as ledger:
 
             @ledger.step
             async def left(seed: int) -> int:
-                witness.ran("left", seed)
+                bodies.ran("left", seed)
                 await asyncio.sleep(0)
                 return seed + 1
 
             @ledger.step
             async def right(seed: int) -> int:
-                witness.ran("right", seed)
+                bodies.ran("right", seed)
                 await asyncio.sleep(0)
                 return seed * 2
 
             @ledger.step
             def aside(seed: int) -> int:
-                witness.ran("aside", seed)
+                bodies.ran("aside", seed)
                 return -seed
 
             @ledger.step(depends_on=["left", "right", "aside"])
             async def both(left: int, right: int, aside: int) -> list[int]:
-                witness.ran("both", left, right, aside)
+                bodies.ran("both", left, right, aside)
                 await asyncio.sleep(0)
                 return [left, right, aside]
 
@@ -109,25 +109,25 @@ def asynchronous(workdir: Path) -> object:
 
 def retrying(workdir: Path) -> object:
     """A step that fails twice in every process before it succeeds, between two that do not."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
     failures = iter((ConnectionError("no route"), TimeoutError("too slow")))
     with RunLedger("retrying") as ledger:
 
         @ledger.step
         def before(n: int) -> int:
-            witness.ran("before", n)
+            bodies.ran("before", n)
             return n + 1
 
         @ledger.step(depends_on=["before"], retries=2, retry_base_s=0, retry_cap_s=0)
         def flaky(before: int) -> int:
-            witness.ran("flaky", before)
+            bodies.ran("flaky", before)
             for failure in failures:
                 raise failure
             return before * 10
 
         @ledger.step(depends_on=["flaky"])
         def after(flaky: int) -> str:
-            witness.ran("after", flaky)
+            bodies.ran("after", flaky)
             return f"<{flaky}>"
 
         return ledger.execute(n=4)
@@ -135,24 +135,24 @@ def retrying(workdir: Path) -> object:
 
 def streaming(workdir: Path) -> object:
     """A generator step and an async generator step, whose items are recorded when they are exhausted."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
     with RunLedger("streaming") as ledger:
 
         @ledger.step
         def chunks(text: str) -> Iterator[str]:
-            witness.ran("chunks", text)
+            bodies.ran("chunks", text)
             yield from text.split()
 
         @ledger.step(depends_on=["chunks"])
         async def louder(chunks: list[str]) -> AsyncIterator[str]:
-            witness.ran("louder", chunks)
+            bodies.ran("louder", chunks)
             for chunk in chunks:
                 await asyncio.sleep(0)
                 yield chunk.upper()
 
         @ledger.step(depends_on=["louder"])
         def joined(louder: list[str]) -> str:
-            witness.ran("joined", louder)
+            bodies.ran("joined", louder)
             return " ".join(louder)
 
         return ledger.execute(text="word after word")

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from agent_run_ledger import RunLedger
-from agent_run_ledger.testing import Witness
+from agent_run_ledger.testing import BodyCounter
 
 DEFINITIONS = {"search": {"q": "string"}, "fetch": {"url": "string"}, "sum": {"numbers": "array"}}
 
@@ -22,17 +22,17 @@ def _tools() -> dict[str, object]:
 
 def one_call(workdir: Path) -> object:
     """Ask the model once; the worker with the warm cache dies right after that."""
-    witness = Witness(workdir / "witness.log")
+    bodies = BodyCounter(workdir / "bodies.log")
     with RunLedger("r1") as ledger:
 
         @ledger.step(environment=_tools)
         def ask(question: str) -> str:
-            witness.ran("ask", question)
+            bodies.ran("ask", question)
             return question.title()
 
         @ledger.step(depends_on=["ask"])
         def act(ask: str) -> str:
-            witness.ran("act", ask)
+            bodies.ran("act", ask)
             if os.environ["CACHE"] == "warm":
                 os.kill(os.getpid(), signal.SIGKILL)
             return f"{ask}!"

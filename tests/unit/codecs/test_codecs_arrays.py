@@ -188,6 +188,15 @@ def test_a_library_that_cannot_be_imported_is_an_error_that_names_it(monkeypatch
         decode(stored)
 
 
+def test_a_column_that_needs_another_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        raise ImportError("pyarrow is not here")
+
+    monkeypatch.setattr(pd, "array", missing)
+    with pytest.raises(ClassGone, match="pyarrow"):
+        decode(b'{"$arl":"pdarray","k":"string","v":{"storage":"pyarrow","missing":"NA","texts":[]}}')
+
+
 def test_a_stand_in_for_a_library_does_not_break_other_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_families", lambda module: ())
     assert decode(encode(collections.OrderedDict(a=(1,)))) == {"a": (1,)}

@@ -17,6 +17,7 @@ from agent_run_ledger.demo.audit.syntax import (
 )
 
 COMPLEX_ABOVE = 10
+MAX_NAME = 200
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 _NO_CODE = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
@@ -54,7 +55,7 @@ def measure_module(module: Module) -> ModuleMeasure:
 def measure_function(name: str, node: FunctionNode) -> FunctionMeasure:
     """Return the numbers of one function; nested functions are measured on their own."""
     return FunctionMeasure(
-        name=name,
+        name=name[:MAX_NAME],
         line=node.lineno,
         lines=(node.end_lineno or node.lineno) - node.lineno + 1,
         arguments=_argument_count(node.args),

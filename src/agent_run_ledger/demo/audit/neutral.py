@@ -6,6 +6,8 @@ import re
 import unicodedata
 
 MAX_COMBINING = 4
+MAX_FOLDING = 20
+"""How many characters of white space and marks per shown one are looked at: a line may be megabytes long."""
 _MARKDOWN = re.compile(r"([\\`*_\[\]#|~!{}$])")
 _LINE_START = re.compile(r"^(\d*)([-+=.)])")
 _LINK = re.compile(r"(?i)(://|www\.|@)")
@@ -35,9 +37,14 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """Return `visible` text on one line, white space folded, cut at `limit` characters."""
-    folded = visible(" ".join(text.split()))
-    return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+    """Return `visible` text on one line, white space folded, cut at `limit` characters.
+
+    What stands beyond MAX_FOLDING × `limit` characters is not looked at.
+    """
+    looked_at = text[: limit * MAX_FOLDING]
+    folded = visible(" ".join(looked_at.split()))
+    is_whole = len(looked_at) == len(text) and len(folded) <= limit
+    return folded if is_whole else folded[: limit - 1] + "…"
 
 
 def inline(text: str, limit: int = 2_000) -> str:

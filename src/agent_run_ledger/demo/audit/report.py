@@ -245,6 +245,8 @@ def _reviews(case: ReportCase) -> Iterator[str]:
             yield f"- line {finding.line}, {finding.severity}: {prose(finding.detail)}"
         if len(review.findings) > MAX_PER_MODULE:
             yield f"- and {len(review.findings) - MAX_PER_MODULE} more of low severity or later lines"
+        if review.omitted:
+            yield f"- and {_counted(review.omitted, 'finding')} of the rules that are not kept: the file has too many"
         if review.dropped:
             yield f"- {_counted(review.dropped, 'finding')} of the answer named no line of this file and were dropped"
 

@@ -9,6 +9,7 @@ from agent_run_ledger.demo.audit.shapes import Finding, Severity
 from agent_run_ledger.demo.audit.syntax import Module
 
 MAX_EVIDENCE = 160
+MAX_WORDS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ def found(
         rule=rule,
         severity=severity or known.severity,
         line=line,
-        subject=subject,
-        detail=detail,
+        subject=subject[:MAX_WORDS],
+        detail=detail[:MAX_WORDS],
         suggestion=known.suggestion,
         evidence=module.line(line)[:MAX_EVIDENCE],
     )

@@ -171,7 +171,11 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """The answer about one module. `path` is empty when the tree no longer had a module of this rank."""
+    """The answer about one module. `path` is empty when the tree no longer had a module of this rank.
+
+    `dropped` counts findings of the answer that named no line of the file, `omitted` those of the rules beyond the
+    most severe.
+    """
 
     path: str
     rank: int
@@ -180,6 +184,7 @@ class Review:
     summary: str
     findings: tuple[Finding, ...]
     dropped: int
+    omitted: int
     reviewer: str
     tokens_in: int
     tokens_out: int

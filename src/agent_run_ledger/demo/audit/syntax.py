@@ -18,6 +18,8 @@ from agent_run_ledger.demo.audit.shapes import (
     SourceTree,
 )
 
+MAX_PROBLEM_EVIDENCE = 160
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -159,5 +161,5 @@ def _problem(rule: str, line: int, detail: str, suggestion: str, evidence: str =
         subject="module",
         detail=detail,
         suggestion=suggestion,
-        evidence=evidence,
+        evidence=evidence[:MAX_PROBLEM_EVIDENCE],
     )

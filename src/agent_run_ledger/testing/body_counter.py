@@ -1,4 +1,4 @@
-"""A witness of executed bodies: a file that keeps one line per body, whatever happens to the process."""
+"""Counts executed bodies in a file that keeps one line per body, whatever happens to the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_run_ledger.errors import LedgerError, Tampered
 LIFE_VARIABLE = "ARL_LIFE"
 """Which life of a scenario this process is, counted from 1; the harness sets it."""
 
-FILE_NAME = "witness.log"
+FILE_NAME = "bodies.log"
 _FIELDS = 3
 
 
@@ -25,7 +25,7 @@ class Ran:
     life: int
 
 
-class Witness:
+class BodyCounter:
     """Keeps lines in an append-only file.
 
     Guarantees: a line is one write(2) with O_APPEND, so lines of several threads and processes never mix, and a line
@@ -61,13 +61,13 @@ class Witness:
 def _digest(arguments: tuple[object, ...]) -> str:
     try:
         return codecs.value_digest(arguments).hex()[:16]
-    except LedgerError:  # no digest, NaN for example: the witness still has to be heard
+    except LedgerError:  # no digest, NaN for example: it ran all the same
         return "-" * 16
 
 
 def _parse(line: str, path: str) -> Ran:
     fields = line.rstrip("\n").split("\t", _FIELDS - 1)
     if len(fields) != _FIELDS or not fields[0].isdecimal():
-        raise Tampered(f"{path} holds a line that no witness wrote: {line!r}", code="bad_witness")
+        raise Tampered(f"{path} holds a line that no BodyCounter wrote: {line!r}", code="bad_body_counter")
     name = fields[2].encode("ascii").decode("unicode_escape")
     return Ran(name=name, arguments=fields[1], life=int(fields[0]))

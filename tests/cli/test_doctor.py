@@ -1,0 +1,99 @@
+"""`arl doctor`: a finding for everything that matters, with a store and without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_run_ledger.cli import doctor_checks
+from tests.cli.conftest import Arl
+
+
+def _by_subject(ended: Any) -> dict[str, dict[str, str]]:
+    return {one["subject"]: one for one in ended.json["findings"]}
+
+
+def test_a_sound_store_is_sound(arl: Arl, store: Path) -> None:
+    store.chmod(0o600)
+    ended = arl("doctor", "--db", store, "--json")
+    assert ended.code == 0
+    assert set(ended.json) == {"ok", "db", "findings", "numbers"}
+    found = _by_subject(ended)
+    assert set(found) >= {
+        "versions", "store path", "filesystem", "mode", "store", "durability", "size", "free pages", "growth",
+        "authority", "running", "lock file", "disk", "limits",
+    }  # fmt: skip
+    assert not [one for one in found.values() if one["level"] == "bad"]
+    assert all(set(one) == {"level", "subject", "finding", "advice"} for one in found.values())
+    numbers = ended.json["numbers"]
+    assert (numbers["runs"], numbers["in_flight"], numbers["runs_running"]) == (7, 1, 1)
+    assert numbers["bytes_per_record"] > 0
+    assert numbers["sync_median_us"] > 0
+    assert numbers["authority"] is False
+
+
+def test_people_get_a_table_with_advice(arl: Arl, store: Path) -> None:
+    out = arl("doctor", "--db", store).out
+    assert "WHAT" in out
+    assert "-> `arl init` grants it" in out
+
+
+def test_without_a_store_the_machine_is_examined_and_nothing_is_made(arl: Arl, db: Path) -> None:
+    ended = arl("doctor", "--db", db, "--json")
+    assert ended.code == 0
+    found = _by_subject(ended)
+    assert found["store"]["level"] == "note"
+    assert "disk" in found
+    assert list(db.parent.iterdir()) == []
+
+
+def test_a_store_that_others_may_read_is_warned_of(arl: Arl, store: Path) -> None:
+    store.chmod(0o644)
+    found = _by_subject(arl("doctor", "--db", store, "--json"))
+    assert found["mode"]["level"] == "warn"
+    assert found["mode"]["advice"].startswith("chmod 600")
+
+
+@pytest.mark.parametrize(
+    ("content", "code"), [(b"not a store at all, but long enough to be looked at" * 40, 6), (b"", 1)]
+)
+def test_a_file_that_is_no_store_is_bad(arl: Arl, db: Path, content: bytes, code: int) -> None:
+    db.write_bytes(content)
+    ended = arl("doctor", "--db", db, "--json")
+    assert _by_subject(ended)["store"]["level"] == "bad"
+    assert (ended.code, ended.json["ok"]) == (code, False)
+    assert db.read_bytes() == content
+
+
+def test_a_folder_that_does_not_exist_is_bad(arl: Arl, tmp_path: Path) -> None:
+    ended = arl("doctor", "--db", tmp_path / "missing" / "runs.db", "--json")
+    assert ended.code == 5
+    assert _by_subject(ended)["folder"]["level"] == "bad"
+
+
+@pytest.mark.parametrize(("kind", "level"), [("nfs4", "warn"), ("tmpfs", "warn"), ("unknown", "note"), ("ext4", "ok")])
+def test_the_file_system_is_judged(arl: Arl, db: Path, monkeypatch: pytest.MonkeyPatch, kind: str, level: str) -> None:
+    monkeypatch.setattr("agent_run_ledger.store.filesystem", lambda path: kind)
+    assert _by_subject(arl("doctor", "--db", db, "--json"))["filesystem"]["level"] == level
+
+
+@pytest.mark.parametrize(("median_us", "level"), [(5.0, "note"), (90.0, "ok"), (50_000.0, "warn")])
+def test_the_disk_is_judged(arl: Arl, db: Path, monkeypatch: pytest.MonkeyPatch, median_us: float, level: str) -> None:
+    monkeypatch.setattr(doctor_checks, "sync_median_us", lambda folder: median_us)
+    assert _by_subject(arl("doctor", "--db", db, "--json"))["disk"]["level"] == level
+
+
+def test_an_old_sqlite_is_bad(arl: Arl, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {"agent-run-ledger": "0", "python": "3", "sqlite": "3.40.1", "apsw": "3.40.1.0", "platform": "x"}
+    monkeypatch.setattr(doctor_checks, "versions", lambda: old)
+    ended = arl("doctor", "--db", db, "--json")
+    assert (ended.code, _by_subject(ended)["sqlite"]["level"]) == (5, "bad")
+
+
+def test_the_probe_of_the_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    from agent_run_ledger.cli.disk_probe import sync_median_us
+
+    assert sync_median_us(str(tmp_path)) > 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,83 @@
+"""The reference page names every command, option, exit code and JSON key that there is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_run_ledger.cli.app import COMMANDS, RUN_COMMANDS
+from tests.cli.conftest import Arl
+
+NAMES = [name for name, _, _ in COMMANDS] + [f"runs {name}" for name, _, _ in RUN_COMMANDS]
+LEFT_TO_OTHERS = {"--help", "--full", "--quick"}
+
+
+@pytest.fixture(scope="module")
+def page(root: Path) -> str:
+    return (root / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+
+
+def test_every_command_is_in_the_table(page: str) -> None:
+    listed = re.findall(r"^\| `arl ((?:runs )?[a-z]+)", page, re.MULTILINE)
+    assert sorted(listed) == sorted(NAMES)
+
+
+def test_every_option_is_mentioned_and_none_that_is_not_there(page: str, arl: Arl) -> None:
+    options = {"--version", "--debug", "--install-completion", "--show-completion", "--json"}
+    for name in NAMES:
+        if name != "bench":
+            options |= set(re.findall(r"--[a-z-]+", arl(*name.split(), "--help").out))
+    mentioned = set(re.findall(r"--[a-z][a-z-]*", page))
+    assert mentioned - LEFT_TO_OTHERS <= options
+    assert options - mentioned <= {"--help", "--version", "--show-completion"}
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            if key not in ("value", "policy", "numbers", "changes"):
+                yield from _keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys(inner)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("runs", "list"),
+        ("runs", "show", "crashed", "--payloads"),
+        ("runs", "show", "dead", "--step", "judge"),
+        ("runs", "explain", "changed"),
+        ("runs", "quarantine", "failed", "--reason", "x"),
+        ("init",),
+        ("verify",),
+        ("verify", "--since", "0:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ("verify", "--inclusion", "3"),
+        ("export", "--payloads", "--fingerprints"),
+        ("doctor",),
+        ("version",),
+    ],
+)
+def test_every_json_key_is_documented_in_the_section_of_its_command(
+    page: str, arl: Arl, store: Path, arguments: tuple[str, ...]
+) -> None:
+    db = [] if arguments[0] == "version" else ["--db", str(store)]
+    ended = arl(*arguments, *db, "--json")
+    assert ended.code == 0
+    keys = {key for line in (ended.lines if arguments[0] == "export" else [ended.json]) for key in _keys(line)}
+    json_part = page.split("## JSON")[1]
+    told = set(re.findall(r"[`\"]([a-z][a-z0-9_-]*)[`\"]", json_part))
+    assert keys - told == set()
+
+
+def test_the_keys_of_exported_records_are_documented(page: str, arl: Arl, store: Path) -> None:
+    events = arl("export", "--payloads", "--fingerprints", "--db", store).lines[:-1]
+    keys = {key for event in events for change in event["data"]["changes"] for key in change.get("record", {})}
+    section = page.split("### export")[1].split("###", maxsplit=1)[0]
+    assert keys - set(re.findall(r"`([a-z0-9_]+)`", section)) == set()

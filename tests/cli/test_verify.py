@@ -1,0 +1,96 @@
+"""`arl verify`: ok, contradicted, extended or not, and proofs that a stranger can check."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from agent_run_ledger.kernel.merkle import verify_inclusion
+from tests.cli.conftest import Arl, Audit, edit
+
+
+def test_an_intact_store_is_ok_and_prints_the_line_to_note(arl: Arl, store: Path) -> None:
+    ended = arl("verify", "--db", store)
+    assert ended.code == 0
+    assert "result   ok, no problems" in ended.out
+    found = arl("verify", "--db", store, "--json").json
+    assert f"arl verify --since {found['leaves']}:{found['root_hex']}" in ended.out
+    assert set(found) == {
+        "ok", "leaves", "records", "runs", "log_id", "root_hex", "noted", "extends_noted", "problem_count", "problems",
+    }  # fmt: skip
+    assert (found["ok"], found["runs"], found["problems"]) == (True, 7, [])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE records SET payload = x'22' WHERE name = 'fetch'",
+        "UPDATE runs SET state = 'completed' WHERE run_id = 'failed'",
+        "DELETE FROM records WHERE name = 'publish'",
+    ],
+)
+def test_a_contradiction_is_listed_with_exit_code_6(arl: Arl, store: Path, statement: str) -> None:
+    edit(store, statement)
+    ended = arl("verify", "--db", store)
+    assert ended.code == 6
+    assert "problem  " in ended.out
+    assert "contradicts its log in " in ended.err
+    found = arl("verify", "--db", store, "--json")
+    assert found.code == 6
+    assert found.json["ok"] is False
+    assert found.json["problem_count"] == len(found.json["problems"]) > 0
+    assert found.error["code"] == "problems"
+
+
+def test_since_sees_that_a_log_grew_and_nothing_before_changed(arl: Arl, store: Path) -> None:
+    before = arl("verify", "--db", store, "--json").json
+    noted = f"{before['leaves']}:{before['root_hex']}"
+    Audit(store, "later").run()
+    after = arl("verify", "--db", store, "--since", noted, "--json")
+    assert after.code == 0
+    assert after.json["extends_noted"] is True
+    assert after.json["leaves"] > before["leaves"]
+    assert "is extended by this log" in arl("verify", "--db", store, "--since", noted).out
+
+
+@pytest.mark.parametrize("size", ["5", "100000"])
+def test_since_another_log_is_tampered(arl: Arl, store: Path, size: str) -> None:
+    ended = arl("verify", "--db", store, "--since", f"{size}:{'0' * 64}")
+    assert ended.code == 6
+    assert "is NOT extended by this log" in ended.out
+    assert "arl verify --since" not in ended.out
+    asked = arl("verify", "--db", store, "--since", f"{size}:{'0' * 64}", "--json")
+    assert (asked.json["ok"], asked.error["code"]) == (False, "not_extended")
+
+
+@pytest.mark.parametrize(
+    "noted", ["", "5", "5:", "five:" + "0" * 64, "5:" + "0" * 63, "5:" + "g" * 64, "-1:" + "0" * 64, "²:" + "0" * 64]
+)
+def test_since_something_else_is_misuse(arl: Arl, store: Path, noted: str) -> None:
+    ended = arl("verify", "--db", store, f"--since={noted}", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "usage")
+
+
+def test_inclusion_prints_a_proof_that_checks_out_without_the_store(arl: Arl, store: Path) -> None:
+    proof = arl("verify", "--db", store, "--inclusion", 7, "--json").json
+    leaf = hashlib.sha256(b"\0" + proof["envelope"].encode()).digest()
+    assert leaf.hex() == proof["leaf_hash_hex"]
+    siblings = [bytes.fromhex(sibling) for sibling in proof["proof_hex"]]
+    assert verify_inclusion(leaf, 7, proof["size"], siblings, bytes.fromhex(proof["root_hex"]))
+    assert not verify_inclusion(leaf, 8, proof["size"], siblings, bytes.fromhex(proof["root_hex"]))
+    assert proof["valid"] is True
+    out = arl("verify", "--db", store, "--inclusion", 7).out
+    assert all(sibling in out for sibling in proof["proof_hex"])
+
+
+def test_inclusion_of_a_leaf_that_is_not_there_is_misuse(arl: Arl, store: Path) -> None:
+    ended = arl("verify", "--db", store, "--inclusion", 4000, "--json")
+    assert (ended.code, ended.error["code"]) == (2, "no_leaf")
+    assert arl("verify", "--db", store, "--inclusion", 1, "--since", "0:" + "0" * 64, "--json").code == 2
+
+
+def test_inclusion_in_a_log_whose_leaf_was_changed_is_tampered(arl: Arl, store: Path) -> None:
+    edit(store, "DROP TRIGGER events_no_update")
+    assert arl("verify", "--db", store, "--inclusion", 7, "--json").code == 6
