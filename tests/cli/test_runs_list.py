@@ -106,8 +106,8 @@ def test_a_living_attempt_is_seen_from_this_and_from_another_process(arl: Arl, s
 def test_a_probe_leaves_the_run_free(arl: Arl, store: Path) -> None:
     from agent_run_ledger.store import open_sqlite
 
+    opened = open_sqlite(store, create=False)  # kept open: closing the last handle would free every lock
     arl("runs", "list", "--db", store)
-    opened = open_sqlite(store, create=False)
     lock = opened.lock_run("dead")
     assert lock is not None
     lock.release()

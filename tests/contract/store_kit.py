@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
@@ -40,6 +42,14 @@ class Backend:
 
     kind: str
     open: Callable[..., SqliteStore]
+
+
+@contextmanager
+def quick_folder() -> Iterator[Path]:
+    """A folder in memory where there is one: for what is not about durability."""
+    memory = "/dev/shm"
+    with TemporaryDirectory(prefix="arl-", dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +18,7 @@ from tests.contract.store_kit import (
     end_step,
     mark,
     op,
+    quick_folder,
     sqlite_backend,
     start_step,
     step_change,
@@ -26,8 +26,8 @@ from tests.contract.store_kit import (
 
 
 @pytest.fixture(params=["full", "extra"])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
-    with sqlite_backend(tmp_path, request.param) as made:
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    with quick_folder() as folder, sqlite_backend(folder, request.param) as made:
         yield made
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,6 +22,7 @@ from tests.contract.store_kit import (
     mark,
     new_record,
     op,
+    quick_folder,
     sqlite_backend,
     start_step,
     step_change,
@@ -30,8 +30,8 @@ from tests.contract.store_kit import (
 
 
 @pytest.fixture(params=["full", "extra"])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
-    with sqlite_backend(tmp_path, request.param) as made:
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    with quick_folder() as folder, sqlite_backend(folder, request.param) as made:
         yield made
 
 

@@ -259,9 +259,9 @@ def test_a_case_that_fails_keeps_its_directory(directories: Callable[[], Path]) 
     assert [workdir.exists() for workdir in kept] == [True]
 
 
-def test_a_scenario_that_fails_by_itself_is_no_crash_test() -> None:
+def test_a_scenario_that_fails_by_itself_is_no_crash_test(directories: Callable[[], Path]) -> None:
     with pytest.raises(Misuse, match="no luck today"):
-        crash_everywhere(_named("fails"))
+        crash_everywhere(_named("fails"), directories)
 
 
 def test_a_point_that_a_life_does_not_come_to_is_counted_and_checked(directories: Callable[[], Path]) -> None:
@@ -379,7 +379,8 @@ def test_the_command_checks_a_ledger(tmp_path: Path) -> None:
     assert "problem" in broken.stderr
 
 
-def test_the_command_crashes_a_scenario() -> None:
+def test_the_command_crashes_a_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a case that fails keeps its directory
     fine = _command("crash", _named("one_step"), "--point", "body.after", "--point", "commit.after", "--json")
     assert fine.returncode == 0, fine.stderr
     assert json.loads(fine.stdout)["kills"] == {"body.after": 1, "commit.after": 3}

@@ -14,7 +14,10 @@ ADDRESSES = re.compile(
     r"|n[p]mjs|\"resolved\": *\"http",
     re.IGNORECASE,
 )
-MACHINE_PATHS = re.compile(r"(?:^|[^A-Za-z0-9_.~/])/(?:home|root|Users|w[o]rk|workspace|mnt)/[A-Za-z.]", re.MULTILINE)
+# /home/me is nobody's: examples may use it.
+MACHINE_PATHS = re.compile(
+    r"(?:^|[^A-Za-z0-9_.~/])/(?:home/(?!me\b)|root/|Users/(?!me\b)|w[o]rk/|workspace/|mnt/)[A-Za-z.]", re.MULTILINE
+)
 
 
 def _found(pattern: re.Pattern[str]) -> list[str]:

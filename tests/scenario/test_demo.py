@@ -45,6 +45,11 @@ def _tree(root: Path, modules: int) -> Path:
     return root
 
 
+def _meter(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """The meter read once more, as lines: the facts must be what it says."""
+    return [json.loads(line) for line in Path(facts["meter"]).read_text().splitlines()]
+
+
 def _body(report: str) -> str:
     """The report without what differs between runs."""
     text, separator, _ = Path(report).read_text("utf-8").partition(f"\n{PROVENANCE}\n")
@@ -52,70 +57,73 @@ def _body(report: str) -> str:
     return text
 
 
-def test_the_demo_dies_in_step_19_and_pays_nothing_recorded_twice(tmp_path: Path) -> None:
-    facts = _demo(None, tmp_path / "demo")
-    first, second = facts["lives"]
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The facts of the demo over this interpreter's own packages, with its kill."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARL_DEMO_REVIEWER", "rules")
+        return _demo(None, tmp_path_factory.mktemp("demo") / "demo")
 
-    assert len(facts["steps"]) == 20
+
+def test_the_first_life_dies_in_step_19_and_the_second_restores_18(killed: dict[str, Any]) -> None:
+    first, second = killed["lives"]
+    assert len(killed["steps"]) == 20
     assert first["ended"] == "killed by signal 9"
-    assert first["killed_in"] == facts["steps"][18]["name"] == "synthesise"
+    assert first["killed_in"] == killed["steps"][18]["name"] == "synthesise"
     assert (first["steps_live"], first["steps_restored"], first["model_calls"]) == (18, 0, 15)
     assert second["ended"] == "completed"
     assert (second["steps_live"], second["steps_restored"], second["model_calls"]) == (2, 18, 1)
-    assert [step["lives"] for step in facts["steps"]] == [
+    assert [step["lives"] for step in killed["steps"]] == [
         *[["live", "restored"]] * 18,
         ["killed", "live"],
         ["not reached", "live"],
     ]
 
-    # The meter is read here once more, as lines: the facts must be what it says.
-    meter = [json.loads(line) for line in Path(facts["meter"]).read_text().splitlines()]
+
+def test_no_recorded_step_was_paid_twice_says_the_meter(killed: dict[str, Any]) -> None:
+    meter = _meter(killed)
     paid = [(line["life"], line["step"]) for line in meter if line["event"] == "paid"]
     assert Counter(step for _, step in paid) == {**{f"review_{n:02}": 1 for n in range(1, 15)}, "synthesise": 2}
     assert [life for life, step in paid if step == "synthesise"] == [1, 2]
     bodies = Counter(line["step"] for line in meter if line["event"] == "body")
+    assert len(bodies) == 20
     assert {step for step, count in bodies.items() if count > 1} == {"synthesise"}
-    tokens = {
-        (life, step): sum(
-            line["tokens_in"] + line["tokens_out"]
-            for line in meter
-            if line["event"] == "paid" and line["life"] == life and (line["step"] == "synthesise") is (step == "last")
-        )
-        for life in (1, 2)
-        for step in ("reviews", "last")
-    }
-    assert all(tokens[key] > 0 for key in ((1, "reviews"), (1, "last"), (2, "last")))
-    assert first["tokens"] == {
-        "paid": tokens[1, "reviews"] + tokens[1, "last"],
-        "spent": tokens[1, "reviews"],
-        "uncertain": tokens[1, "last"],
-        "restored": 0,
-    }
-    assert second["tokens"] == {
-        "paid": tokens[2, "last"],
-        "spent": tokens[2, "last"],
-        "uncertain": 0,
-        "restored": tokens[1, "reviews"],
-    }
-    assert facts["tokens_in_records"] == tokens[1, "reviews"] + tokens[2, "last"]
-    assert facts["recorded_steps_paid_again"] == []
-    assert facts["unrecorded_steps_paid_again"] == ["synthesise"]
-    assert facts["tokens_estimated"] is True
+    assert killed["recorded_steps_paid_again"] == []
+    assert killed["unrecorded_steps_paid_again"] == ["synthesise"]
 
-    assert facts["state"] == "completed"
-    check_ledger(facts["database"])
-    assert facts["proof"]["verified"] is True
-    assert re.fullmatch(r"[0-9a-f]{64}", facts["proof"]["root_hex"])
-    assert facts["proof"]["log_size"] > 10
 
-    report = Path(facts["report"]).read_text("utf-8")
+def test_tokens_spent_restored_and_uncertain_are_those_of_the_meter(killed: dict[str, Any]) -> None:
+    tokens: Counter[tuple[int, bool]] = Counter()
+    for line in _meter(killed):
+        if line["event"] == "paid":
+            tokens[line["life"], line["step"] == "synthesise"] += line["tokens_in"] + line["tokens_out"]
+    reviews, lost, last = tokens[1, False], tokens[1, True], tokens[2, True]
+    assert reviews > lost > 0
+    assert last > 0
+    assert [life["tokens"] for life in killed["lives"]] == [
+        {"paid": reviews + lost, "spent": reviews, "uncertain": lost, "restored": 0},
+        {"paid": last, "spent": last, "uncertain": 0, "restored": reviews},
+    ]
+    assert killed["tokens_in_records"] == reviews + last
+    assert killed["tokens_estimated"] is True
+
+
+def test_the_run_is_completed_and_its_log_verifies(killed: dict[str, Any]) -> None:
+    assert killed["state"] == "completed"
+    check_ledger(killed["database"])
+    assert killed["proof"]["verified"] is True
+    assert re.fullmatch(r"[0-9a-f]{64}", killed["proof"]["root_hex"])
+    assert killed["proof"]["log_size"] > 10
+
+
+def test_the_report_is_about_all_three_packages(killed: dict[str, Any]) -> None:
+    report = Path(killed["report"]).read_text("utf-8")
     assert re.findall(r"^## (.+)$", report, re.MULTILINE) == HEADINGS
     assert "Attempt 1: killed by signal 9; 18 steps ran and were recorded" in report
-    assert "json/decoder.py" in report
-    assert "email/message.py" in report
-    assert "asyncio/base_events.py" in report
+    for path in ("json/decoder.py", "email/message.py", "asyncio/base_events.py"):
+        assert path in report
     assert len(re.findall(r"^### \d+\. ", report, re.MULTILINE)) == 14
-    assert facts["reviewer"] in report.replace("\\", "")
+    assert killed["reviewer"] in report.replace("\\", "")
 
 
 def test_without_a_kill_there_is_one_life_and_the_same_report(tmp_path: Path) -> None:

@@ -134,6 +134,14 @@ def test_a_process_that_never_became_an_attempt_shares_the_next_ones_number() ->
 # -- shown ----------------------------------------------------------------------------------------------------
 
 
+def test_what_is_for_copying_is_never_broken_into_lines() -> None:
+    stream = io.StringIO()
+    audience_for(Console(file=stream, width=40, force_terminal=True, color_system=None), json=False).closing(_outcome())
+    lines = stream.getvalue().splitlines()
+    assert f"Log: 12 leaves, root {'ab' * 32}, verified." in lines
+    assert "  arl runs show demo-audit --db runs.db" in lines
+
+
 @pytest.mark.parametrize("width", [40, 60, 120])
 def test_the_screen_fits_narrow_terminals_and_has_no_colour_without_one(width: int) -> None:
     stream = io.StringIO()

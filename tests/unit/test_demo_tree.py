@@ -272,8 +272,13 @@ def test_a_module_is_measured() -> None:
 
 
 def test_lines_of_code_leave_out_blank_lines_comments_and_docstrings() -> None:
-    text = '"""Doc\nstring."""\n\n# comment\nx = """a\nb"""  # note\n\nif x:\n    "text that does nothing"\n    y = 1\n'
-    assert code_lines(text) == [5, 6, 8, 10]
+    text = (
+        '"""Doc\n\nstring."""\n# comment\nx = """a\n# no comment\n\nb"""  # note\n\nif x:\n'
+        '    "text that does nothing"\n    y = 1\n'
+    )
+    module = parse_module("a.py", text.encode())
+    assert isinstance(module, Module)
+    assert code_lines(module) == [5, 6, 7, 8, 10, 12]
 
 
 def test_an_empty_module_has_no_worst_function() -> None:

@@ -107,17 +107,19 @@ class Screen:
         for sentence in _conclusions(tally):
             self._say(sentence)
         self._say("")
-        self._say(f"Log: {outcome.proof.log_size} leaves, root {outcome.proof.root_hex}, verified.", "green")
-        self._say(f"Report: {one_line(str(outcome.job.report), 4_000)}")
-        self._say(f"Ledger: {one_line(str(outcome.job.database), 4_000)}")
+        self._say(
+            f"Log: {outcome.proof.log_size} leaves, root {outcome.proof.root_hex}, verified.", "green", whole=True
+        )
+        self._say(f"Report: {one_line(str(outcome.job.report), 4_000)}", whole=True)
+        self._say(f"Ledger: {one_line(str(outcome.job.database), 4_000)}", whole=True)
         self._say("")
         self._say("Next:")
         for command in outcome.next_commands:
-            self._say(f"  {command}")
+            self._say(f"  {command}", whole=True)
 
-    def _say(self, text: str, style: str = "") -> None:
-        """Print text as it is: no markup, no highlighting."""
-        self._console.print(self._text(text, style), soft_wrap=not self._console.is_terminal)
+    def _say(self, text: str, style: str = "", *, whole: bool = False) -> None:
+        """Print text as it is: no markup, no highlighting. `whole` lines are for copying and never broken by us."""
+        self._console.print(self._text(text, style), soft_wrap=whole or not self._console.is_terminal)
 
     def _text(self, text: str, style: str = "") -> Text:
         """Return text that the console's encoding can show; what it cannot becomes an escape."""
@@ -144,7 +146,7 @@ def _conclusions(tally: Tally) -> Iterator[str]:
     if tally.recorded_paid_again:
         yield f"Recorded steps paid again, which must not happen: {', '.join(tally.recorded_paid_again)}."
     else:
-        yield "No recorded step was paid again: the meter, which knows nothing of the ledger, has one life per record."
+        yield "No recorded step was paid again, says the meter: a file beside the ledger, written call by call."
     if restored:
         yield f"Restored: {restored:,} tokens that a start from scratch would have paid a second time."
     if uncertain:

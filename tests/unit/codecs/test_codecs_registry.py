@@ -161,7 +161,7 @@ def client(decode: Callable[[Any], Client]) -> None:
 def test_a_dataclass_with_a_codec_is_compared_by_the_fields_it_compares() -> None:
     client(lambda stored: Client(*stored))
     assert pack(Client("a"), limit_bytes=100).decoded == Client("a")
-    nan: Any = pack(Client("a", math.nan), limit_bytes=100).decoded
+    nan: Any = pack(Client("a", float("nan")), limit_bytes=100).decoded
     assert math.isnan(nan.ratio)
 
 

@@ -62,6 +62,8 @@ def missing_docstrings(module: Module) -> Iterator[Finding]:
 
 def todo_comments(module: Module) -> Iterator[Finding]:
     """Comments that say TODO, FIXME, XXX or HACK."""
+    if _TODO.search(module.text) is None:
+        return  # the tokenizer is slow, and most modules need none
     try:
         for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
             marker = _TODO.search(token.string) if token.type == tokenize.COMMENT else None
@@ -74,7 +76,7 @@ def todo_comments(module: Module) -> Iterator[Finding]:
 
 def duplicated_blocks(module: Module) -> Iterator[Finding]:
     """Runs of at least DUPLICATE_LINES equal code lines (indentation aside) that occur twice without overlap."""
-    lines = [(number, module.line(number)) for number in code_lines(module.text)]
+    lines = [(number, module.line(number)) for number in code_lines(module)]
     first_at: dict[tuple[str, ...], int] = {}
     index = 0
     while index + DUPLICATE_LINES <= len(lines):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 
 from agent_run_ledger.demo.audit.shapes import FunctionMeasure, MeasuredTree, ModuleMeasure, SourceTree
 from agent_run_ledger.demo.audit.syntax import (
@@ -19,9 +17,6 @@ from agent_run_ledger.demo.audit.syntax import (
 COMPLEX_ABOVE = 10
 MAX_NAME = 200
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
-_NO_CODE = frozenset(
-    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-)
 
 
 def measure_tree(tree: SourceTree) -> MeasuredTree:
@@ -39,7 +34,7 @@ def measure_module(module: Module) -> ModuleMeasure:
     return ModuleMeasure(
         path=module.path,
         lines=len(module.text.splitlines()),
-        code_lines=len(code_lines(module.text)),
+        code_lines=len(code_lines(module)),
         functions=len(functions),
         classes=len(scopes) - len(functions),
         complexity=sum(function.complexity for function in functions),
@@ -104,22 +99,24 @@ def is_public(qualified_name: str) -> bool:
     return not any(part.startswith(("_", "<")) for part in qualified_name.split("."))
 
 
-def code_lines(text: str) -> list[int]:
-    """Return the numbers of the lines that hold code: no blank lines, comments or docstrings."""
+def code_lines(module: Module) -> list[int]:
+    """Return the numbers of the lines that hold code: no blank lines, no comments, no strings that are statements."""
     numbers: set[int] = set()
-    at_statement_start = True
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type in _NO_CODE:
-                at_statement_start = at_statement_start or token.type == tokenize.NEWLINE
-                continue
-            if token.type == tokenize.STRING and at_statement_start:
-                continue  # a string that is a statement: a docstring, or text that does nothing
-            numbers.update(range(token.start[0], token.end[0] + 1))
-            at_statement_start = False
-    except (tokenize.TokenError, SyntaxError):
-        return sorted(numbers)  # the compiler was more lenient than the tokenizer: count what was read
-    return sorted(numbers)
+    for number, line in enumerate(module.lines, start=1):
+        stripped = line.lstrip()
+        if stripped and not stripped.startswith("#"):
+            numbers.add(number)
+    statements: set[int] = set()
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                statements.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            case ast.Constant(value=str() | bytes()) | ast.JoinedStr():
+                # What looks like a blank line or a comment is text here.
+                numbers.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            case _:
+                pass
+    return sorted(numbers - statements)
 
 
 def _is_lone_if(block: list[ast.stmt]) -> bool:
