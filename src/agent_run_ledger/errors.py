@@ -8,9 +8,10 @@ from typing import ClassVar
 class LedgerError(Exception):
     """Base of everything this library raises.
 
-    `code` is a stable machine word, `hint` says what to do next, and the message names
-    the run, step or path concerned. `exit_code` is what the command line returns for it,
-    `http_status` what a service answers.
+    `code` is a stable machine word, `hint` says what to do next, and the message names the run, step or path
+    concerned. `exit_code` is what the command line returns for it, `http_status` what a service answers.
+    `unrecorded` holds, by step name, results that bodies returned and that could not be recorded: they were paid
+    for, and the next attempt will run these steps again.
     """
 
     code: str = "ledger_error"
@@ -23,6 +24,7 @@ class LedgerError(Exception):
         if code is not None:
             self.code = code
         self.hint = hint
+        self.unrecorded: dict[str, object] = {}
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

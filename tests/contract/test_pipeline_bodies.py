@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from agent_run_ledger import From, Misuse, RunLedger, RunState, Step, StepTimeout, Unstorable
+from agent_run_ledger import From, Misuse, RunLedger, RunState, Step, StepTimeout, Unavailable, Unstorable
 from agent_run_ledger.kernel.record import RecordKind
 
 New = Callable[..., RunLedger]
@@ -324,7 +324,7 @@ def test_an_oversized_result_names_the_sizes_and_is_not_tried_again(new_ledger: 
         tries.append(1)
         return "x" * 2000
 
-    with pytest.raises(Unstorable, match="1,?000") as caught:
+    with pytest.raises(Unstorable, match=r"1,?000") as caught:
         ledger.execute()
     assert caught.value.code == "too_large"
     assert tries == [1]
@@ -461,3 +461,23 @@ def test_self_is_a_fine_name_for_an_input(new_ledger: New) -> None:
         return [self, run_id]
 
     assert ledger.execute(self=1, run_id=2) == [1, 2]
+
+
+def test_a_result_that_cannot_be_recorded_is_handed_to_the_caller(
+    new_ledger: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = new_ledger()
+
+    @ledger.step
+    def paid() -> dict[str, int]:
+        monkeypatch.setattr(type(ledger._opened.context().store), "transact", refuse)
+        return {"answer": 42}
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Unavailable("no room", code="disk_full")
+
+    with pytest.raises(Unavailable) as caught:
+        ledger.execute()
+    assert caught.value.unrecorded == {"paid": {"answer": 42}}
+    monkeypatch.undo()
+    assert ledger.bind("r1").state is RunState.RUNNING

@@ -9,8 +9,10 @@ from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.opened import OpenedStore
+from agent_run_ledger.ports import RunRow
+from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.execute import Request, aexecute, execute
-from agent_run_ledger.runs.explain import StepExplanation, explain_steps
+from agent_run_ledger.runs.explain import StepExplanation, explain_new, explain_steps
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
@@ -65,15 +67,19 @@ class BoundRun:
 
     def explain(self, /, **inputs: Any) -> list[StepExplanation]:
         """Say for each step whether it would be restored or run, and which paths are why. Runs and writes nothing."""
-        context = self._opened.context()
-        resolver = Resolver(self._request(inputs).steps, Inputs(inputs, limit_bytes=context.limit_bytes))
-        return explain_steps(context.store, context.store.reader().find_run(self.run_id), resolver)
+        resolver = Resolver(self._request(inputs).steps, Inputs(inputs, limit_bytes=self._opened.limit_bytes))
+        context = self._opened.existing()
+        row = self._row(context)
+        return explain_new(resolver) if context is None or row is None else explain_steps(context.store, row, resolver)
 
     @property
     def state(self) -> RunState | None:
         """The run's recorded state, or None before its first start."""
-        row = self._opened.context().store.reader().find_run(self.run_id)
+        row = self._row(self._opened.existing())
         return None if row is None else row.state
+
+    def _row(self, context: Context | None) -> RunRow | None:
+        return None if context is None else context.store.reader().find_run(self.run_id)
 
     def _execute_on_own_loop(self, request: Request) -> Any:
         import asyncio

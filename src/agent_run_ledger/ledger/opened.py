@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.store import SqliteStore, StoreThread, open_sqlite
 
@@ -21,18 +22,30 @@ class OpenedStore:
         self._path = path
         self._create = create
         self._durability = durability
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._store: SqliteStore | None = None
         self._thread: StoreThread | None = None
 
     def context(self) -> Context:
-        """Return the opened store with clock, entropy and limits."""
+        """Return the opened store with clock, entropy and limits; a missing store is made if the settings say so."""
+        return self._context(create=self._create)
+
+    def existing(self) -> Context | None:
+        """Return the same of a store that exists, and None where there is none: looking never makes one."""
+        try:
+            return self._context(create=False)
+        except Refused as error:
+            if error.code == "no_store" and self._create:
+                return None
+            raise
+
+    def _context(self, *, create: bool) -> Context:
         with self._lock:
             if self._store is None:
-                self._store = open_sqlite(self._path, create=self._create, durability=self._durability)
+                self._store = open_sqlite(self._path, create=create, durability=self._durability)
             store = self._store
-        return Context(store=store, clock=SystemClock(), entropy=SystemEntropy(), limit_bytes=self._limit_bytes)
+        return Context(store=store, clock=SystemClock(), entropy=SystemEntropy(), limit_bytes=self.limit_bytes)
 
     async def off_loop(self, fn: Callable[[], T]) -> T:
         """Run fn on the store's own thread. See store.async_store.StoreThread."""

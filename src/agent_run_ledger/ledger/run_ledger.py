@@ -56,11 +56,11 @@ class RunLedger:
     ) -> None:
         if policy is not None and not isinstance(policy, LoopDetectorPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse(f"policy must be a LoopDetectorPolicy, not {type(policy).__name__}", code="bad_policy")
-        if isinstance(max_parallel, bool) or not 1 <= max_parallel <= 1024:
+        if type(max_parallel) is not int or not 1 <= max_parallel <= 1024:
             raise Misuse(
                 f"max_parallel must be a whole number from 1 to 1024, not {max_parallel!r}", code="bad_setting"
             )
-        if max_payload_bytes < 1:
+        if type(max_payload_bytes) is not int or max_payload_bytes < 1:
             raise Misuse(f"max_payload_bytes must be at least 1, not {max_payload_bytes!r}", code="bad_setting")
         self.run_id: str = check_run_id(uuid.UUID(bytes=SystemEntropy().uuid7()).hex if run_id is None else run_id)
         self.db_path: str = os.fspath(default_db_path() if db_path is None else db_path)

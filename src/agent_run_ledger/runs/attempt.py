@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import orjson
@@ -78,30 +79,44 @@ def open_attempt(
     generation is one higher than before.
     """
     row = context.store.reader().find_run(run_id)
-    if row is not None and (finished := refuse_or_finish(context, row, inputs)) is not None:
-        return finished
+    if row is not None:
+        _refuse_stopped(row)
+        if row.state is RunState.COMPLETED:
+            _refuse_changed(context, row, inputs)
+            return Finished(row=row)
     lock = context.store.lock_run(run_id)
     if lock is None and not takeover:
         raise _busy(context, run_id)
     try:
-        for _ in range(START_TRIES):
-            row = context.store.reader().find_run(run_id)
-            if row is not None and (finished := refuse_or_finish(context, row, inputs)) is not None:
-                if lock is not None:
-                    lock.release()
-                return finished
-            started = _start(context, run_id, row, inputs=inputs, definition=definition)
-            if started is not None:
-                return Attempt(row=started, lock=lock)
-        raise Unavailable(f"run {run_id!r} kept changing while it was being started", code="run_contended")
+        opened = _open_locked(context, run_id, inputs=inputs, definition=definition)
+        if isinstance(opened, RunRow):
+            return Attempt(row=opened, lock=lock)
     except BaseException:
         if lock is not None:
             lock.release()
         raise
+    if lock is not None:
+        lock.release()
+    return opened
 
 
-def refuse_or_finish(context: Context, row: RunRow, inputs: Inputs) -> Finished | None:
-    """Return Finished for a completed run, None for one that may go on; refuse the rest by the state table."""
+def _open_locked(context: Context, run_id: str, *, inputs: Inputs, definition: Definition) -> RunRow | Finished:
+    """Commit a START, reading the run anew for as long as operators change it in between."""
+    for _ in range(START_TRIES):
+        row = context.store.reader().find_run(run_id)
+        if row is not None:
+            _refuse_stopped(row)
+            _refuse_changed(context, row, inputs)
+            if row.state is RunState.COMPLETED:
+                return Finished(row=row)
+        started = _start(context, run_id, row, inputs=inputs, definition=definition)
+        if started is not None:
+            return started
+    raise Unavailable(f"run {run_id!r} kept changing while it was being started", code="run_contended")
+
+
+def _refuse_stopped(row: RunRow) -> None:
+    """Refuse what people or the breaker stopped."""
     if row.state is RunState.QUARANTINED:
         raise RunQuarantined(
             f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
@@ -109,9 +124,12 @@ def refuse_or_finish(context: Context, row: RunRow, inputs: Inputs) -> Finished 
         )
     if row.state is RunState.CANCELLED:
         raise RunCancelled(f"run {row.run_id!r} was cancelled, which is for ever", hint="use a new run_id")
+
+
+def _refuse_changed(context: Context, row: RunRow, inputs: Inputs) -> None:
+    """Refuse inputs other than those the run was started with."""
     detail, salt = start_detail(context.store, row)
     inputs.refuse_changed(row.run_id, detail["inputs"], salt)
-    return Finished(row=row) if row.state is RunState.COMPLETED else None
 
 
 def start_detail(store: Store, row: RunRow) -> tuple[Mapping[str, Any], bytes]:
@@ -125,7 +143,10 @@ def start_detail(store: Store, row: RunRow) -> tuple[Mapping[str, Any], bytes]:
 
 def _busy(context: Context, run_id: str) -> RunBusy:
     row = context.store.reader().find_run(run_id)
-    who = f" held by {row.holder} since {row.updated_at_ms} ms" if row is not None else ""
+    who = ""
+    if row is not None:
+        since = datetime.fromtimestamp(row.updated_at_ms / 1000, UTC).isoformat(timespec="seconds")
+        who = f" held by {row.holder} since {since}"
     return RunBusy(
         f"run {run_id!r} has a live attempt{who}",
         hint="wait for it (wait_s=...), or take it over with `arl runs takeover` if you know that it is stuck",

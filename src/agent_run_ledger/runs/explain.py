@@ -35,10 +35,19 @@ class StepExplanation:
     waits_for: tuple[str, ...] = ()
 
 
-def explain_steps(store: Store, row: RunRow | None, resolver: Resolver) -> list[StepExplanation]:
+def explain_new(resolver: Resolver) -> list[StepExplanation]:
+    """Return one explanation per step of a run that has not begun, in the order they would run."""
+    explained: list[StepExplanation] = []
+    for index in resolver.plan.order:
+        taken = tuple(resolver.steps[at].name for at in _results_taken(resolver, index))
+        verdict = Verdict.DEPENDS if taken else Verdict.RUNS
+        explained.append(StepExplanation(name=resolver.steps[index].name, verdict=verdict, waits_for=taken))
+    return explained
+
+
+def explain_steps(store: Store, row: RunRow, resolver: Resolver) -> list[StepExplanation]:
     """Return one explanation per step in the order they would run. Nothing is written and no body runs."""
-    keys = [] if row is None else store.reader().result_keys(row.row_id)
-    recorded = Recorded(store, keys, quiet=True)
+    recorded = Recorded(store, store.reader().result_keys(row.row_id), quiet=True)
     known: dict[int, RecordKey] = {}
     explained: list[StepExplanation] = []
     for index in resolver.plan.order:
@@ -60,10 +69,9 @@ def explain_steps(store: Store, row: RunRow | None, resolver: Resolver) -> list[
     return explained
 
 
-def _sources(store: Store, row: RunRow | None, resolver: Resolver, index: int, known: dict[int, RecordKey]) -> Sources:
-    run_id = "" if row is None else row.run_id
+def _sources(store: Store, row: RunRow, resolver: Resolver, index: int, known: dict[int, RecordKey]) -> Sources:
     return {
-        parameter: (resolver.steps[at].name, partial(load_value, store, run_id, known[at].record_id))
+        parameter: (resolver.steps[at].name, partial(load_value, store, row.run_id, known[at].record_id))
         for parameter, at in resolver.result_arguments(index)
     }
 

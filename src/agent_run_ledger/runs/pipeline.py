@@ -178,13 +178,27 @@ class Pipeline:
             batch.end_state = RunState.COMPLETED
             batch.end = lambda record_ids: self._end_content(batch, record_ids)
         if not batch.empty:
-            self._committed(batch, self._journal.commit(batch))
+            self._committed(batch, self._commit(batch))
         if self._failure is not None:
             if not self._running:
                 raise self._failure
             launch = [call for call in launch if call.ticket in self._running]
         wait_s = max(0.0, self._delayed[0][0] - self._context.clock.monotonic_s()) if self._delayed else None
         return Todo(launch=launch, wait_s=wait_s, done=self._left == 0)
+
+    def _commit(self, batch: Batch) -> Written:
+        """Commit; where that fails, hand the caller what was paid for and is not on disk."""
+        try:
+            return self._journal.commit(batch)
+        except LedgerError as error:
+            for item in batch.concluded:
+                if item.record.kind is RecordKind.RESULT:
+                    error.unrecorded[item.record.name] = self._results.peek(item.started.index)
+            if error.unrecorded:
+                error.add_note(
+                    f"returned and not recorded: {', '.join(error.unrecorded)}; see the error's `unrecorded`"
+                )
+            raise
 
     def _choose(self, batch: Batch) -> list[Call]:
         """Restore all that can be restored, then start what fits into the free lanes."""
