@@ -159,6 +159,14 @@ def read(path: str) -> None:
     _told("reading")
 
 
+def write(path: str) -> None:
+    """Hold SQLite's write lock as any other program may, which knows nothing of ours."""
+    connection = apsw.Connection(path)
+    connection.execute("begin immediate")
+    _told("writing")
+    connection.execute("rollback")
+
+
 def hold_open(path: str) -> None:
     """Keep the store open and idle."""
     store = open_sqlite(path, create=False)
@@ -167,5 +175,5 @@ def hold_open(path: str) -> None:
 
 
 if __name__ == "__main__":
-    roles = {role.__name__: role for role in (work, inside, lock, create, die_creating, read, hold_open)}
+    roles = {role.__name__: role for role in (work, inside, lock, create, die_creating, read, write, hold_open)}
     roles[sys.argv[1]](*sys.argv[2:])

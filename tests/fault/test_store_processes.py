@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +160,22 @@ def test_a_stopped_process_inside_a_transaction_ends_in_unavailable_not_in_waiti
     assert check_log(store) == 4
 
 
+def test_a_program_that_knows_no_turnstile_is_waited_for_before_anything_is_read(backend: Backend) -> None:
+    """The write lock comes first: a transaction that began without it would read a head that is already old."""
+    store = backend.open(wait_s=0.1)
+    called: list[object] = []
+    with Child("write", store.location) as child:
+        assert child.hear() == "writing"
+        with pytest.raises(Unavailable) as caught:
+            store.transact(op(), called.append)
+        assert caught.value.code == "store_busy"
+        assert called == []
+        child.say()
+        assert child.end()[0] == 0
+    begin(store)
+    assert check_log(store) == 2
+
+
 # The attempt lock
 
 
@@ -200,12 +217,11 @@ def test_transactions_do_not_disturb_the_locks_of_runs(backend: Backend) -> None
     lock.release()
 
 
-def test_a_reopened_store_keeps_its_new_locks_when_the_old_one_is_collected(backend: Backend) -> None:
-    import gc
-
-    old = backend.open()
+def test_a_reopened_store_keeps_its_new_locks_when_the_old_one_is_collected(tmp_path: Path) -> None:
+    old = open_sqlite(tmp_path / "log.db", create=True)
+    old.lock_run("r")
     old.close()
-    new = backend.open()
+    new = open_sqlite(tmp_path / "log.db", create=False)
     lock = new.lock_run("r")
     assert lock is not None
     del old
@@ -213,6 +229,7 @@ def test_a_reopened_store_keeps_its_new_locks_when_the_old_one_is_collected(back
     with Child("lock", new.location, "r") as child:
         assert child.hear() == "none"
     lock.release()
+    new.close()
 
 
 @pytest.mark.parametrize("replace", [False, True])

@@ -78,6 +78,20 @@ def test_a_store_that_is_closed_after_a_stray_without_another_commit_writes_noth
     assert check_log(backend.open(create=False)) == 3 + 1 + 5
 
 
+def test_closing_after_a_stray_does_not_delete_the_wal_of_somebody_else(backend: Backend) -> None:
+    """The other process died and left its commits in a new WAL; ours went into one that no longer has a name."""
+    store = backend.open()
+    row = begin(store)
+    do_step(store, row, 1)
+    _stray(store.location)
+    with Child("work", store.location, "other", 9, "commit.after", 5) as child:
+        assert child.hear() == "ready"
+        child.say()
+        assert child.end()[0] == -9
+    store.close()
+    assert check_log(backend.open(create=False)) == 3 + 1 + 5
+
+
 def test_limit_a_stray_beside_another_process_takes_our_locks_unnoticed(backend: Backend) -> None:
     """A limit, shown: with somebody else on the file the stray deletes nothing, so the tripwire sees nothing.
 

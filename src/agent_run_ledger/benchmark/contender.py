@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from agent_run_ledger.benchmark.children import READY
-from agent_run_ledger.benchmark.work import Result, chain, result
+from agent_run_ledger.benchmark.work import Result, chain, opened, result
 
 KEYS_EACH = 1_000_000
 
@@ -48,11 +48,7 @@ def run_as(kind: str, path: str, number: int, steps: int, lap: Lap) -> Callable[
             return result(i)
 
         return lambda: floor.put_all(steps, step, first_key=number * KEYS_EACH)
-    from agent_run_ledger import RunLedger
-
-    ledger = RunLedger(f"run-{number}", path, steps=chain(steps, lap.entered))
-    _ = ledger.bind(f"run-{number}").state
-    return ledger.execute
+    return opened(f"run-{number}", path, chain(steps, lap.entered)).execute
 
 
 def main(arguments: Sequence[str]) -> None:

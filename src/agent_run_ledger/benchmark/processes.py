@@ -7,12 +7,12 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agent_run_ledger import RunLedger
 from agent_run_ledger.benchmark.children import command, race
 from agent_run_ledger.benchmark.disk import Disk, quiet_pairs
 from agent_run_ledger.benchmark.figures import Figure, Measured, Sense, Target
 from agent_run_ledger.benchmark.floor import Floor
 from agent_run_ledger.benchmark.plan import Bench, Plan
+from agent_run_ledger.benchmark.work import create_store
 
 SPEED = Target(sense=Sense.AT_LEAST, limit=0.35, of_ratio=True)
 FAIR = Target(sense=Sense.AT_MOST, limit=2)
@@ -143,5 +143,4 @@ def _create(kind: str, path: str) -> None:
     if kind == "floor":
         Floor(path).close()
         return
-    with RunLedger("none", path) as ledger:
-        _ = ledger.bind("none").state
+    create_store(path)

@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from agent_run_ledger import RunLedger
 from agent_run_ledger.benchmark.children import json_of_child
 from agent_run_ledger.benchmark.disk import Disk, quiet_pairs
 from agent_run_ledger.benchmark.figures import Figure, Measured, Sense, Target
 from agent_run_ledger.benchmark.floor import Floor
 from agent_run_ledger.benchmark.plan import Bench
-from agent_run_ledger.benchmark.work import chain, result
+from agent_run_ledger.benchmark.work import chain, create_store, opened, result
 
 SPEED = Target(sense=Sense.AT_LEAST, limit=0.50, of_ratio=True, note="aim 0.60")
 CPU = Target(sense=Sense.AT_MOST, limit=260)
@@ -155,8 +154,8 @@ def _floor(path: str, steps: int) -> Work:
 
 
 def _product(path: str, steps: int) -> Work:
-    ledger = RunLedger("bench", path, steps=chain(steps))
-    _ = ledger.bind("bench").state  # opens the store, as the floor's is open
+    create_store(path)
+    ledger = opened("bench", path, chain(steps))
     return ledger.execute, ledger.close
 
 

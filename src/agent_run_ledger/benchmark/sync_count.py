@@ -81,17 +81,15 @@ def main(arguments: Sequence[str]) -> None:
     kind, path, steps = arguments[0], arguments[1], int(arguments[2])
     counted = count_syncs()
     from agent_run_ledger.benchmark.floor import Floor
-    from agent_run_ledger.benchmark.work import chain, result
+    from agent_run_ledger.benchmark.work import chain, create_store, opened, result
 
     if kind == "floor":
         floor = Floor(path)
         counted.clear()
         floor.put_all(steps, result)
     else:
-        from agent_run_ledger import RunLedger
-
-        ledger = RunLedger("bench", path, steps=chain(steps))
-        _ = ledger.bind("bench").state
+        create_store(path)
+        ledger = opened("bench", path, chain(steps))
         counted.clear()
         ledger.execute()
     print(

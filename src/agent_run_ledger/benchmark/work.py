@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agent_run_ledger import Step
+from agent_run_ledger import Misuse, RunLedger, Step
 
 PAYLOAD = "x" * 985
 
@@ -26,6 +26,20 @@ def chain(count: int, entered: Entered | None = None) -> list[Step[..., Any]]:
         before = names[i - 1 : i] if i else []
         steps.append(Step(_body(i, entered), name=name, depends_on=before))
     return steps
+
+
+def create_store(path: str) -> None:
+    """Make a store at `path`, by a run of one step: looking at a store makes none."""
+    with RunLedger("first", path, steps=chain(1)) as ledger:
+        ledger.execute()
+
+
+def opened(run_id: str, path: str, steps: list[Step[..., Any]]) -> RunLedger:
+    """Return a ledger whose store exists and is open, as the floor's is when its time begins."""
+    ledger = RunLedger(run_id, path, steps=steps)
+    if ledger.bind(run_id).state is not None:
+        raise Misuse(f"run {run_id!r} of the benchmark is not new", code="run_exists")
+    return ledger
 
 
 def _body(i: int, entered: Entered | None) -> Callable[..., Result]:

@@ -85,7 +85,7 @@ def _reason(found: object) -> str | None:
             return reason
     if found is threading.Lock or found is threading.RLock:  # functions that people write for the type
         return "a lock or thread"
-    if not isinstance(found, type) or getattr(found, "_is_protocol", False) or _has_codec(found):
+    if not isinstance(found, type) or _has_codec(found):
         return None
     for reason, kinds in _REFUSED:
         if issubclass(found, kinds):

@@ -190,13 +190,17 @@ class Writer:
             refusal.within(f".{name}")
             raise
 
-    def attempt(self, value: object) -> tuple[Json] | None:
-        """Return the stored form in a tuple, or None where the value has none; too large a value is still refused."""
+    def attempt(self, name: str, value: object) -> tuple[Json] | None:
+        """Return the stored form of an attribute in a tuple, or None where it has none.
+
+        What is too large, or not finite where only finite numbers are allowed, is still refused.
+        """
         depth, nodes_left, finite = self.depth, self.nodes_left, self.finite
         try:
             return (self.node(value),)
         except Refusal as refusal:
             if refusal.code in ("too_large", "not_finite"):
+                refusal.within(f".{name}")
                 raise
         self.depth, self.nodes_left, self.finite = depth, nodes_left, finite
         return None

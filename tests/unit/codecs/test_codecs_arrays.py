@@ -143,6 +143,18 @@ def test_what_has_no_exact_form_is_refused(value: Any) -> None:
         pack(value, limit_bytes=1 << 20)
 
 
+def test_a_structure_with_gaps_is_refused_when_it_is_written() -> None:
+    gaps = np.dtype([("a", "i1"), ("b", "i4")], align=True)
+    with pytest.raises(Unstorable, match="the dtype"):
+        encode(np.zeros(1, gaps))
+
+
+def test_a_restored_table_still_forbids_duplicate_labels() -> None:
+    strict = pd.DataFrame({"a": [1]}).set_flags(allows_duplicate_labels=False)
+    assert decode(encode(strict)).flags.allows_duplicate_labels is False  # type: ignore[attr-defined]
+    assert decode(encode(strict["a"])).flags.allows_duplicate_labels is False  # type: ignore[attr-defined]
+
+
 def test_a_subclass_of_a_frame_is_refused() -> None:
     class Special(pd.DataFrame):
         pass
@@ -197,8 +209,14 @@ def test_a_column_that_needs_another_library_says_so(monkeypatch: pytest.MonkeyP
         decode(b'{"$arl":"pdarray","k":"string","v":{"storage":"pyarrow","missing":"NA","texts":[]}}')
 
 
-def test_a_stand_in_for_a_library_does_not_break_other_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "_families", lambda module: ())
+@pytest.mark.parametrize("error", [ImportError, AttributeError])
+def test_a_stand_in_for_a_library_does_not_break_other_values(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(module: str) -> Any:
+        raise error("a stand-in has no such thing")
+
+    monkeypatch.setattr(lookup, "_load_families", broken)
     assert decode(encode(collections.OrderedDict(a=(1,)))) == {"a": (1,)}
     with pytest.raises(Unstorable):
         encode(np.arange(3))

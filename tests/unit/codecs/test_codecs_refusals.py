@@ -28,7 +28,6 @@ from tests.unit.codecs.samples import (
     Pair,
     Plain,
     Point,
-    ToolError,
     made_point,
 )
 
@@ -146,27 +145,6 @@ def test_a_class_that_its_name_does_not_lead_to_is_refused(monkeypatch: pytest.M
     assert "another class" in str(refusal(value))
     monkeypatch.delattr("tests.unit.codecs.samples.Point")
     assert "not found under its own name" in str(refusal(value))
-
-
-def test_an_exception_that_cannot_be_made_without_its_own_init_is_refused() -> None:
-    class Odd(UnicodeError):
-        pass
-
-    error = UnicodeDecodeError("utf-8", b"a", 0, 1, "bad")
-    error.args = (1,)
-    assert "without its own __init__" in str(refusal(error))
-    assert "local" in str(refusal(Odd("x")))
-
-
-def test_an_exception_keeps_what_is_storable_and_names_what_it_left() -> None:
-    error = ToolError(tool="search", status=503)
-    error.client = LOCK  # type: ignore[attr-defined]
-    stored = encode(error)
-    assert b'"lost":["client"]' in stored
-    restored: Any = decode(stored)
-    assert (restored.tool, restored.status, str(restored)) == ("search", 503, "search failed with 503")
-    assert not hasattr(restored, "client")
-    assert value_digest(error) == value_digest(restored)
 
 
 def test_a_time_zone_without_a_key_is_refused() -> None:

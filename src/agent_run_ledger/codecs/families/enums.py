@@ -24,7 +24,7 @@ def _write(value: Enum, put: Writer) -> Body:
     if isinstance(value, Flag):
         return {"t": path, "b": put.node(int(value._value_))}
     body: Body = {"t": path, "n": value._name_}
-    witness = put.attempt(value._value_)
+    witness = put.attempt("value", value._value_)
     if witness is not None:
         (body["v"],) = witness
     return body

@@ -57,7 +57,7 @@ def _write(value: BaseException, put: Writer) -> Body:
 def _storable(attributes: dict[str, object], put: Writer, lost: list[str]) -> Body:
     kept: Body = {}
     for name, item in attributes.items():
-        stored = put.attempt(item)
+        stored = put.attempt(name, item)
         if stored is None:
             lost.append(name)
         else:
@@ -137,7 +137,7 @@ def _parts(value: BaseException) -> Parts:
         yield ".__str__()", _message(value)
     yield ".__notes__", state.pop(_NOTES, None)
     for name, item in [*_native(value), *sorted(state.items())]:
-        if Writer().attempt(item) is not None:
+        if Writer().attempt(name, item) is not None:
             yield f".{name}", item
 
 
