@@ -18,6 +18,7 @@ from agent_run_ledger import RunLedger
 from agent_run_ledger.cli.main import main
 
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'arl'; from agent_run_ledger.cli.main import run; run()"]
+STEERING = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE", "PYTHONUNBUFFERED", "PYTHONIOENCODING")
 HOSTILE_ERROR = "\x1b[2J\x1b]0;owned\x07 [red]not markup[/red]\nsecond line \u202e reversed"
 HOSTILE_RUN = "[bold red]run[/bold red]"
 HOSTILE_STEP = "[link=file:///x]step[/link]"
@@ -55,7 +56,7 @@ Arl = Callable[..., Ended]
 def _untouched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Take away what the caller's shell may have set, and stand in a folder of our own."""
     for name in list(os.environ):
-        if name.startswith("AGENT_RUN_LEDGER") or name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
+        if name.startswith("AGENT_RUN_LEDGER") or name in STEERING:
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 

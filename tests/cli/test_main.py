@@ -143,10 +143,11 @@ def test_version_imports_no_command_line_and_help_no_store_and_no_rich() -> None
     assert not {"rich", "apsw", "asyncio", "cryptography", "agent_run_ledger.store", "agent_run_ledger.codecs"} & helped
 
 
-def test_a_reader_that_went_away_is_no_news(store: Path) -> None:
+@pytest.mark.parametrize("arguments", [["export"], ["runs", "list", "--json"], ["runs", "show", "done"]])
+def test_a_reader_that_went_away_is_no_news(store: Path, arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    child = subprocess.Popen([*COMMAND, "export", "--db", str(store)], stdout=writing, stderr=subprocess.PIPE)
+    child = subprocess.Popen([*COMMAND, *arguments, "--db", str(store)], stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     said = child.communicate(timeout=60)[1]
     assert (child.returncode, said) == (141, b"")

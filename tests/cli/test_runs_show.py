@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import HOSTILE_RUN, HOSTILE_STEP, Arl, edit, is_safe
+from tests.cli.conftest import HOSTILE_RUN, HOSTILE_STEP, Arl, Audit, edit, is_safe
 
 
 def _line(out: str, word: str) -> str:
@@ -46,6 +46,15 @@ def test_a_rerun_says_which_path_changed(arl: Arl, store: Path) -> None:
     assert "ran again because environment.prompt changed" in out
     assert "○ restored   fetch" in out
     assert "● live       review" in out
+
+
+def test_a_completed_run_says_which_of_two_records_it_rests_on(arl: Arl, db: Path) -> None:
+    Audit(db, "r", prompt="v1", ends="fail").run()
+    Audit(db, "r", prompt="v2", ends="fail").run()
+    assert Audit(db, "r", prompt="v1").run() == "published judged"
+    review = arl("runs", "show", "r", "--db", db, "--json").json["steps"][1]
+    assert [record["attempt"] for record in review["records"]] == [1, 2]
+    assert (review["state"], review["record_id"]) == ("restored", review["records"][0]["record_id"])
 
 
 def test_json_has_the_documented_shape(arl: Arl, store: Path) -> None:

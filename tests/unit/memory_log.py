@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.envelope import Change, envelope_bytes
 from agent_run_ledger.kernel.merkle import Frontier, append, leaf_hash
 from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
@@ -101,6 +102,8 @@ class MemoryLog:
         raise NotImplementedError
 
     def record(self, record_id: int) -> StoredRecord:
+        if record_id not in self.stored:
+            raise Tampered(f"record {record_id} is not there")
         return self.stored[record_id]
 
     def records(

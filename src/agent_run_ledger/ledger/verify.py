@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import cast
 
-from agent_run_ledger.errors import Misuse, Tampered, Unavailable
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import LedgerError, Misuse, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
 from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_consistency
 from agent_run_ledger.kernel.record import record_mac
@@ -289,9 +291,21 @@ class _Audit:
             return [f"the marks of run {row.run_id!r} cannot be read: {error}"]
         return [
             f"the row of run {row.run_id!r} says {name} {in_row!r}, the log {in_log!r}"
-            for name, in_row, in_log in _compared(row, marks, track)
+            for name, in_row, in_log in (*_compared(row, marks, track), *self._started_as(row, track))
             if in_row != in_log
         ]
+
+    def _started_as(self, row: RunRow, track: Track) -> Iterator[tuple[str, object, object]]:
+        """Yield the run_id of the row beside that of the first START record, whose MAC was checked on the way."""
+        if track.first_start_id is None or row.start_record_id != track.first_start_id:
+            return
+        try:
+            record = self._reader.record(track.first_start_id).record
+            content = codecs.unpack(record.encoding, record.payload)
+        except (LedgerError, *_UNREADABLE):  # said when the record itself was read
+            return
+        if isinstance(content, dict) and "run_id" in content:
+            yield "run_id", row.run_id, cast("dict[str, object]", content)["run_id"]
 
     def _rows(self) -> Iterator[RunRow]:
         before: int | None = None

@@ -176,7 +176,8 @@ class Pipeline:
             batch.end_reason = f"step {self._failed_at!r}: {type(self._failure).__name__}"
         elif self._left == 0:
             batch.end_state = RunState.COMPLETED
-            batch.end = lambda record_ids: self._end_content(batch, record_ids)
+        if batch.end_state is not None:
+            batch.end = partial(self._end_content, batch)
         if not batch.empty:
             self._committed(batch, self._commit(batch))
         if self._failure is not None:
@@ -271,16 +272,17 @@ class Pipeline:
     # -- what was committed -----------------------------------------------------------------------------------
 
     def _end_content(self, batch: Batch, record_ids: Sequence[int]) -> dict[str, object]:
-        """Return what the END record keeps: the results of the terminal steps, and every record that was used."""
+        """Return what the END record keeps: the results of a completed run, every record that was used, and why."""
         ids = self._results.record_ids()
         for item, record_id in zip(batch.concluded, record_ids, strict=True):
             if item.record.kind is RecordKind.RESULT:
                 ids[item.started.index] = record_id
-        steps = self._resolver.steps
+        steps, completed = self._resolver.steps, batch.end_state is RunState.COMPLETED
         return {
-            "results": {steps[index].name: ids[index] for index in self._resolver.plan.terminals},
+            "results": {steps[at].name: ids[at] for at in self._resolver.plan.terminals} if completed else {},
             "used": sorted(ids.values()),
             "code_changed": self._recorded.code_changed,
+            "reason": batch.end_reason,
         }
 
     def _committed(self, batch: Batch, written: Written) -> None:

@@ -30,8 +30,8 @@ QUERIES_FILE = "sqlite_queries.sql"
 
 WRITER_CACHE_KIB = 16_000
 READER_CACHE_KIB = 4_000
-CHECKPOINT_PAGES = 4_000
-JOURNAL_BYTES = 16 << 20
+CHECKPOINT_PAGES = 1_000
+JOURNAL_BYTES = 8 << 20
 
 _NEVER_COMPLETED = "it is empty, no store was ever completed in it"
 
