@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -154,11 +155,21 @@ def test_a_transaction_inside_another_is_refused_and_does_not_hang(store: Store)
     _failing(store, lambda tx: store.transact(op(), lambda inner: None), Misuse, "nested_transaction")
 
 
-def test_a_transaction_cannot_be_used_after_it_is_over(store: Store) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_transaction_cannot_be_used_after_it_is_over(store: Store, fails: bool) -> None:
+    row = begin(store)
     kept: list[Tx] = []
-    store.transact(op(), kept.append)
+
+    def keep(tx: Tx) -> None:
+        kept.append(tx)
+        if fails:
+            raise ValueError
+
+    with suppress(ValueError):
+        store.transact(op(), keep)
     with pytest.raises(Misuse, match="over"):
-        kept[0].put_in_flight(mark(begin(store)))
+        kept[0].put_in_flight(mark(row))
+    assert store.reader().in_flight(row.row_id) == []
 
 
 def test_the_caller_cannot_swallow_a_refusal(store: Store) -> None:

@@ -174,6 +174,48 @@ def test_a_commit_that_landed_is_found_and_its_value_returned(
         assert check_log(store) == 4
 
 
+# Interrupted
+
+
+class _Interrupted:
+    """A cursor at which a signal arrives: before the statement, or after it."""
+
+    def __init__(self, cursor: apsw.Cursor, at: str, after: bool) -> None:
+        self._cursor, self._at, self._after = cursor, at, after
+        self.connection = cursor.connection
+
+    def execute(self, sql: str, *arguments: object, **settings: object) -> apsw.Cursor:
+        here = self._at and sql.startswith(self._at)
+        if here and not self._after:
+            self._at = ""
+            raise KeyboardInterrupt
+        done = self._cursor.execute(sql, *arguments, **settings)  # type: ignore[arg-type]
+        if here:
+            self._at = ""
+            raise KeyboardInterrupt
+        return done
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", ["BEGIN", "INSERT INTO events", "COMMIT"])
+@pytest.mark.parametrize("durability", [FULL, EXTRA])
+def test_an_interrupt_at_any_statement_leaves_a_store_that_works(
+    tmp_path: Path, durability: str, at: str, after: bool
+) -> None:
+    with sqlite_backend(tmp_path, durability) as backend:
+        store = backend.open(wait_s=1.0)
+        row = begin(store)
+        writer = store._shared.writer()
+        writer._cursor = _Interrupted(writer._cursor, at, after)  # type: ignore[assignment,arg-type]
+        with pytest.raises(KeyboardInterrupt):
+            do_step(store, row, 1)
+        landed = at == "COMMIT" and after
+        with Child("work", store.location, "other", 0) as child:
+            assert child.hear() == "ready", "a lock was left behind"
+        do_step(store, row, 2)
+        assert check_log(store) == 2 + landed + 1 + 1
+
+
 # Nobody can say
 
 

@@ -48,7 +48,7 @@ class OpenedStore:
         return Context(store=store, clock=SystemClock(), entropy=SystemEntropy(), limit_bytes=self.limit_bytes)
 
     async def off_loop(self, fn: Callable[[], T]) -> T:
-        """Run fn on the store's own thread. See store.async_store.StoreThread."""
+        """Run fn on the store's own thread. See store.store_thread.StoreThread."""
         with self._lock:
             if self._thread is None:
                 self._thread = StoreThread()

@@ -141,6 +141,8 @@ class RunLedger:
         `wait_s`: how long to wait for another live attempt before RunBusy. `takeover`: become the live attempt even
         if another one lives; that one can write nothing more.
         """
+        if not isinstance(wait_s, int | float) or not wait_s >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse(f"wait_s must be a number of seconds from 0 on, not {wait_s!r}", code="bad_setting")
         return BoundRun(
             check_run_id(run_id),
             opened=self._opened,

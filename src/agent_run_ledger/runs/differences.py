@@ -21,9 +21,18 @@ def deep_difference(before: object, now: object, path: str = "") -> str | None:
         return None if before == now else path
 
 
+def is_text(words: str) -> bool:
+    """Return whether a string can be written as UTF-8, which one with a lone surrogate cannot."""
+    try:
+        words.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _in_mappings(before: Mapping[object, object], now: Mapping[object, object], path: str) -> str | None:
     for key in {**before, **now}:
-        place = f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
+        place = f"{path}.{key}" if isinstance(key, str) and is_text(key) else f"{path}[{key!r}]"
         if key not in before or key not in now:
             return place
         found = deep_difference(before[key], now[key], place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -154,25 +155,43 @@ async def aexecute(context: Context, request: Request, off_loop: OffLoop) -> Any
 
     from agent_run_ledger.runs.async_bodies import AsyncBodies
 
-    session = await off_loop(lambda: Session(context, request))
+    session = await off_loop(_carried(lambda: Session(context, request)))
     deadline = time.monotonic() + request.wait_s
     bodies = AsyncBodies()
     try:
         while True:
             try:
-                finished = await off_loop(session.try_open)
+                finished = await off_loop(_carried(session.try_open))
                 break
             except RunBusy:
                 if time.monotonic() >= deadline:
                     raise
             await asyncio.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
         if finished is not None:
-            return await off_loop(lambda: session.recorded_result(finished))
-        todo: Todo = await off_loop(session.pipeline.start)
+            return await off_loop(_carried(lambda: session.recorded_result(finished)))
+        todo: Todo = await off_loop(_carried(session.pipeline.start))
         while not todo.done:
             outcomes = await bodies.run(todo)
-            todo = await off_loop(partial(session.pipeline.advance, outcomes))
-        return await off_loop(session.pipeline.result)
+            todo = await off_loop(_carried(partial(session.pipeline.advance, outcomes)))
+        return await off_loop(_carried(session.pipeline.result))
     finally:
-        await bodies.close()
-        session.close()
+        try:
+            await bodies.close()
+        finally:  # cancelled once more while bodies end: the lock is given back all the same
+            session.close()
+
+
+def _carried(fn: Callable[[], T]) -> Callable[[], T]:
+    """Return fn for another thread: with this context, and with RuntimeError for a StopIteration.
+
+    No future can carry a StopIteration, and every coroutine turns it into just that error.
+    """
+    context = contextvars.copy_context()
+
+    def call() -> T:
+        try:
+            return context.run(fn)
+        except StopIteration as error:
+            raise RuntimeError("a step raised StopIteration") from error
+
+    return call

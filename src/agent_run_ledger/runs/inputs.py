@@ -9,6 +9,7 @@ from typing import Any, cast
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import InputsChanged, LedgerError
 from agent_run_ledger.kernel.digests import short_digest
+from agent_run_ledger.runs.differences import is_text
 
 CHILDREN_KEPT = 64
 """How many list elements (the last ones) or dict keys get a digest of their own."""
@@ -86,7 +87,7 @@ def _child_digests(value: object) -> dict[str, bytes]:
         return {f"[{first + at}]": codecs.value_digest(item) for at, item in enumerate(elements[first:])}
     if type(value) is dict:
         entries = cast("dict[object, object]", value)
-        kept = [key for key in entries if isinstance(key, str)][:CHILDREN_KEPT]
+        kept = [key for key in entries if isinstance(key, str) and is_text(key)][:CHILDREN_KEPT]
         return {f".{key}": codecs.value_digest(entries[key]) for key in kept}
     return {}
 

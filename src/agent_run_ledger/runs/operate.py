@@ -11,6 +11,7 @@ from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, recor
 from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import RunRow, Tx
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Context
+from agent_run_ledger.runs.differences import is_text
 
 OPERATOR_EVENTS = (RunEvent.QUARANTINE, RunEvent.RELEASE, RunEvent.CANCEL, RunEvent.TAKEOVER)
 
@@ -26,6 +27,8 @@ def decide(context: Context, run_id: str, event: RunEvent, *, reason: str, actor
         raise Misuse(f"{event} is not an operator's decision", code="bad_event")
     if not reason.strip():
         raise Misuse(f"a {event} needs a reason", code="no_reason", hint="give --reason TEXT")
+    if not is_text(reason):
+        raise Misuse(f"the reason {reason!r} cannot be written as UTF-8", code="bad_reason")
     packed = codecs.pack({"event": str(event), "reason": reason, "actor": actor}, limit_bytes=MAX_STORED_BYTES)
     draft = Record(
         kind=RecordKind.DECISION,

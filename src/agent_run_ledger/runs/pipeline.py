@@ -152,7 +152,7 @@ class Pipeline:
         if self._failure is None:
             self._failure, self._failed_at = error, step_name
         elif error is not self._failure:
-            self._failure.add_note(f"step {step_name!r} failed too: {error!r}")
+            self._failure.add_note(f"step {step_name!r} failed too: {_said(error)}")
         self._ready.clear()
         self._runnable.clear()
         self._delayed.clear()
@@ -298,3 +298,10 @@ class Pipeline:
         if not isinstance(self._failure, RunCancelled | RunQuarantined):
             self._failure = None
         self._fail(stopped, "")
+
+
+def _said(error: Exception) -> str:
+    try:
+        return repr(error)
+    except Exception:  # a class of the user's
+        return type(error).__name__

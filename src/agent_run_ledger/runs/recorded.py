@@ -29,8 +29,10 @@ class Recorded:
         self._store = store
         self._quiet = quiet
         self._by_key = {(key.scope, key.name, key.fingerprint, key.occurrence): key for key in keys}
+        self._by_name: dict[str, list[RecordKey]] = {}
         self._unconsumed: dict[tuple[bytes, str], dict[int, None]] = {}
         for key in keys:
+            self._by_name.setdefault(key.name, []).append(key)
             self._unconsumed.setdefault((key.scope, key.name), {})[key.record_id] = None
         self._unchecked = {key.record_id: None for key in keys}
         self.code_changed: list[str] = []
@@ -75,8 +77,8 @@ class Recorded:
             return path
         producer, read_now = sources[parameter]
         tag = orjson.loads(record.inputs)["a"].get(parameter)
-        for key in self._by_key.values():
-            if key.name == producer and short_digest(record.salt, f"a.{parameter}", key.value_sha256) == tag:
+        for key in self._by_name.get(producer, ()):
+            if short_digest(record.salt, f"a.{parameter}", key.value_sha256) == tag:
                 try:
                     before = load_value(self._store, "", key.record_id)
                     deeper = deep_difference(before, read_now())

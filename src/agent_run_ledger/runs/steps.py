@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,9 +15,13 @@ from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.binding import Parameter, ParameterKind, StepSpec
 from agent_run_ledger.kernel.code_digest import digest_of
+from agent_run_ledger.runs.differences import is_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+MAX_WAIT_S = min(1e9, threading.TIMEOUT_MAX)
+"""The longest time that can be waited for, in seconds: 31 years."""
 
 Environment = Mapping[str, object] | Callable[[], Mapping[str, object]] | None
 
@@ -129,7 +134,7 @@ class Step(Generic[P, R]):
         declared = self.environment() if callable(self.environment) else self.environment
         if declared is None:
             return {}
-        if not isinstance(declared, Mapping) or not all(isinstance(key, str) for key in declared):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(declared, Mapping) or not all(isinstance(key, str) and is_text(key) for key in declared):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse(f"the environment of step {self.name!r} must be a mapping with string keys", code="bad_step")
         return declared
 
@@ -139,14 +144,16 @@ class Step(Generic[P, R]):
             wrong = "is not callable"
         elif not isinstance(self.name, str) or not self.name or not self.name.isprintable() or len(self.name) > 200:  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = "needs a printable name of 1 to 200 characters"
-        elif not isinstance(self.version, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        elif not isinstance(self.version, str) or not is_text(self.version):  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = "needs a string as version"
+        elif not all(isinstance(needed, str) for needed in self.depends_on):  # pyright: ignore[reportUnnecessaryIsInstance]
+            wrong = "needs depends_on to list names or Step objects"
         elif isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = "needs retries to be a whole number from 0 on"
-        elif not 0 <= self.retry_base_s <= self.retry_cap_s:
-            wrong = "needs 0 <= retry_base_s <= retry_cap_s"
-        elif self.timeout_s is not None and not self.timeout_s > 0:
-            wrong = "needs timeout_s above 0"
+        elif not 0 <= self.retry_base_s <= self.retry_cap_s <= MAX_WAIT_S:
+            wrong = f"needs 0 <= retry_base_s <= retry_cap_s <= {MAX_WAIT_S:.0f}"
+        elif self.timeout_s is not None and not 0 < self.timeout_s <= MAX_WAIT_S:
+            wrong = f"needs timeout_s above 0 and at most {MAX_WAIT_S:.0f}"
         if wrong is not None:
             raise Misuse(f"step {self.name!r} {wrong}", code="bad_step")
 

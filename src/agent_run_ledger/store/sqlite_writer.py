@@ -152,6 +152,9 @@ class SqliteWriter:
 
     def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
         q = self._q
+        if cursor.connection.in_transaction:  # an interrupt came between a statement and what was to follow it
+            self._roll_back(cursor)
+            cursor = self._open_cursor()
         if sync is not self._synced and self._place.durability is Durability.FULL:
             # Not cached: this PRAGMA acts while it is prepared. 0.5 µs.
             cursor.execute(q["sync_full" if sync else "sync_normal"], can_cache=False)
@@ -179,6 +182,9 @@ class SqliteWriter:
             cursor.execute(q["commit"])
         except Exception as error:
             self._settle(cursor, op_id, error)
+        except BaseException:
+            self._roll_back(cursor)  # an interrupt, and nothing was committed: others must not wait for us
+            raise
         probes.reach("commit.after")
         return value
 
@@ -233,8 +239,10 @@ class SqliteWriter:
             else:
                 lookup.execute(q["touch"], can_cache=False)
                 lookup.execute(q["commit"])
-        except Exception as second:
+        except BaseException as second:
             self._drop()
+            if not isinstance(second, Exception):
+                raise
             raise Uncertain(
                 f"{location}: nobody can say whether operation {op_id.hex()} was committed: {error}; then: {second}",
                 code="commit_unknown",
@@ -248,6 +256,8 @@ class SqliteWriter:
     def _roll_back(self, cursor: Cursor) -> None:
         if os.getpid() != self._pid:
             return  # a child on its way out of a transaction of its parent
+        if self._tx is not None:
+            self._tx.end()  # who kept it would write outside of every transaction
         try:
             if cursor.connection.in_transaction:
                 cursor.execute(self._q["rollback"])
