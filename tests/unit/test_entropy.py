@@ -8,15 +8,15 @@ import uuid
 import pytest
 
 from agent_run_ledger import entropy as module
+from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.ports import Entropy
-from agent_run_ledger.store.ambient import AmbientClock, AmbientEntropy
 
 MS = 1_700_000_000_000
 
 
-@pytest.mark.parametrize("entropy", [SystemEntropy(), AmbientEntropy()])
-def test_a_uuid_has_version_7_and_the_variant_of_the_rfc(entropy: Entropy) -> None:
+def test_a_uuid_has_version_7_and_the_variant_of_the_rfc() -> None:
+    entropy: Entropy = SystemEntropy()
     for _ in range(200):
         made = uuid.UUID(bytes=entropy.uuid7())
         assert made.version == 7
@@ -26,7 +26,7 @@ def test_a_uuid_has_version_7_and_the_variant_of_the_rfc(entropy: Entropy) -> No
 def test_the_first_48_bits_are_the_time() -> None:
     made = SystemEntropy(now_ms=lambda: MS).uuid7()
     assert int.from_bytes(made[:6], "big") == MS
-    assert abs(int.from_bytes(AmbientEntropy().uuid7()[:6], "big") - AmbientClock().now_ms()) < 10_000
+    assert abs(int.from_bytes(SystemEntropy().uuid7()[:6], "big") - SystemClock().now_ms()) < 10_000
 
 
 def test_each_is_greater_than_the_one_before_within_a_millisecond() -> None:
@@ -82,8 +82,8 @@ def test_threads_get_different_ones() -> None:
     assert all(own == sorted(own) for own in made)
 
 
-@pytest.mark.parametrize("entropy", [SystemEntropy(), AmbientEntropy()])
-def test_fractions_and_tokens(entropy: Entropy) -> None:
+def test_fractions_and_tokens() -> None:
+    entropy: Entropy = SystemEntropy()
     fractions = [entropy.fraction() for _ in range(500)]
     assert all(0 <= each < 1 for each in fractions)
     assert len(set(fractions)) == 500
@@ -96,4 +96,3 @@ def test_fractions_and_tokens(entropy: Entropy) -> None:
 def test_the_largest_fraction_is_below_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.urandom", lambda size: b"\xff" * size)
     assert SystemEntropy().fraction() < 1
-    assert AmbientEntropy().fraction() < 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from agent_run_ledger.runs.leaf_check import record_of_run
 
 MAX_STORED_BYTES = 1 << 30
 START_TRIES = 20
+LOCK_PAUSES_S = (0.001, 0.004)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ def open_attempt(
         if row.state is RunState.COMPLETED:
             _refuse_changed(context, row, inputs)
             return Finished(row=row)
-    lock = context.store.lock_run(run_id)
+    lock = _lock(context, run_id)
     if lock is None and not takeover:
         raise _busy(context, run_id)
     try:
@@ -98,6 +100,16 @@ def open_attempt(
     if lock is not None:
         lock.release()
     return opened
+
+
+def _lock(context: Context, run_id: str) -> RunLock | None:
+    """Try a few times within milliseconds: a tool that asks whether the run is live holds its lock for an instant."""
+    for pause_s in LOCK_PAUSES_S:
+        lock = context.store.lock_run(run_id)
+        if lock is not None:
+            return lock
+        time.sleep(pause_s)
+    return context.store.lock_run(run_id)
 
 
 def _open_locked(context: Context, run_id: str, *, inputs: Inputs, definition: Definition) -> RunRow | Finished:

@@ -20,6 +20,7 @@ if sys.platform != "win32":
 
 FILE_MODE = 0o600
 _SIZE = 4_096
+_LOG_ID = slice(16, 32)
 _TURNSTILE = 0
 _FIRST_RUN = 1 << 20
 _RUN_DIGEST_BYTES = 7
@@ -30,8 +31,9 @@ _POLL_S = 0.0003
 class Sidecar:
     """The one descriptor this process has of `path`: POSIX locks of a file die with the first close of any of them.
 
-    Content: one 4-byte word at offset 0, 1 while somebody sleeps at the turnstile. Locks are byte ranges (fcntl(2)):
-    byte 0 is the turnstile, byte 2**20 + the first 7 bytes of SHA-256(run_id) is a run. They end with the process.
+    Content: one 4-byte word at offset 0, 1 while somebody sleeps at the turnstile; from offset 16 the 16-byte id of
+    the log, zeros until the store beside it was completed. Locks are byte ranges (fcntl(2)): byte 0 is the
+    turnstile, byte 2**20 + the first 7 bytes of SHA-256(run_id) is a run. They end with the process.
     """
 
     def __init__(self, path: str, entropy: Entropy) -> None:
@@ -52,6 +54,17 @@ class Sidecar:
         self._runs: set[int] = set()
         self._mutex = threading.Lock()
         self._pid = os.getpid()
+
+    @property
+    def log_id(self) -> bytes | None:
+        """The id of the log that was completed beside this file, or None."""
+        noted = bytes(self._map[_LOG_ID])
+        return noted if any(noted) else None
+
+    def note_log_id(self, log_id: bytes) -> None:
+        """Keep the log's id, so that a store that was emptied later is not taken for a new one."""
+        if self.log_id != log_id:
+            self._map[_LOG_ID] = log_id
 
     def enter(self, timeout_s: float) -> bool:
         """Pass the turnstile and return True, or return False after `timeout_s` seconds.

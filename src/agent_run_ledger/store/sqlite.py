@@ -82,16 +82,20 @@ def identify(location: str) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def create_file(location: str) -> None:
-    """Make an empty file, mode 0600 under every umask, unless there is one. Unavailable where that is impossible."""
+def create_file(location: str) -> bool:
+    """Make an empty file, mode 0600 under every umask, and return True; False where there is one already.
+
+    Unavailable where that is impossible.
+    """
     try:
         fd = os.open(location, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         os.fchmod(fd, FILE_MODE)
         os.close(fd)  # nothing in this process can hold a POSIX lock on a file that did not exist
     except FileExistsError:
-        return
+        return False
     except OSError as error:
         raise unopenable(location, error) from error
+    return True
 
 
 def unopenable(location: str, error: OSError) -> LedgerError:

@@ -101,13 +101,10 @@ class SqliteReader:
 
     def events(self, *, first: int, stop: int) -> Iterator[Event]:
         """See ports.Reader.events."""
-        while first < stop:
-            rows = self._fetch("select_events", (first, min(stop, first + _CHUNK_ROWS)))
+        while rows := self._fetch("select_events", (first, stop, _CHUNK_ROWS)):
             for index, op_id, envelope in rows:
                 yield Event(index=index, op_id=op_id, envelope=envelope)
-            first += _CHUNK_ROWS
-            if not rows:
-                return
+            first = rows[-1][0] + 1
 
     def leaf_records(self, *, first: int, stop: int) -> Iterator[StoredRecord]:
         """See ports.Reader.leaf_records."""

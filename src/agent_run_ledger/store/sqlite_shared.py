@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, replace
+from typing import cast
 
-from agent_run_ledger.errors import Misuse, Refused, Unavailable
+from agent_run_ledger.errors import Misuse, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope import Change, envelope_bytes
 from agent_run_ledger.kernel.merkle import append, leaf_hash
 from agent_run_ledger.ports import Clock, Entropy
@@ -38,8 +39,9 @@ class SharedStore:
     A process must have one descriptor of the lock file, so also the read-only opens of a file share this.
     """
 
-    def __init__(self, place: Place, clock: Clock) -> None:
+    def __init__(self, place: Place, clock: Clock, *, file_is_new: bool) -> None:
         self.place = place
+        self._file_is_new = file_is_new
         self.pid = os.getpid()
         self.users = 0
         self.created_here = False
@@ -67,6 +69,7 @@ class SharedStore:
             connection.close(force=True)
             raise
         self.meta = writer.start(connection, self._fill)
+        self.sidecar().note_log_id(cast(bytes, self.meta["log_id"]))
         self._writer = writer
 
     def writer(self) -> SqliteWriter:
@@ -114,6 +117,13 @@ class SharedStore:
         return inherited
 
     def _fill(self, connection: Connection) -> None:
+        noted = self.sidecar().log_id
+        if noted is not None and not self._file_is_new:
+            raise Tampered(
+                f"{self.place.location} is empty and held log {noted.hex()} before: it was emptied",
+                code="emptied",
+                hint=f"restore it from a backup; to begin anew, delete it and {self.sidecar().path}",
+            )
         self.created_here = True
         _write_first_rows(connection, self._clock, self.place.entropy)
 
@@ -134,12 +144,12 @@ class Registry:
         with self._mutex:
             if self._unknown:
                 raise forked("a store that was just being opened")
-            identity = _existing(location, create=create)
+            identity, file_is_new = _existing(location, create=create)
             shared = self._open.get(identity)
             if identity in self._inherited or (shared is not None and shared.pid != os.getpid()):
                 raise forked(location)
             if shared is None:
-                shared = SharedStore(replace(wanted, identity=identity), clock)
+                shared = SharedStore(replace(wanted, identity=identity), clock, file_is_new=file_is_new)
             elif shared.place.durability is not wanted.durability and not readonly:
                 raise Misuse(f"{location} is open with durability={shared.place.durability}", code="settings_differ")
             try:
@@ -200,18 +210,19 @@ registry = Registry()
 register(registry)
 
 
-def _existing(location: str, *, create: bool) -> Identity:
-    identity = identify(location)
+def _existing(location: str, *, create: bool) -> tuple[Identity, bool]:
+    """Return what lies at the location, and whether it was made just now."""
+    identity, made = identify(location), False
     if identity is None:
         if not create:
             raise Refused(
                 f"there is no store at {location}", code="no_store", hint="`arl init` makes one; or check the path"
             )
-        create_file(location)
+        made = create_file(location)
         identity = identify(location)
     if identity is None:
         raise Unavailable(f"{location} was deleted while it was opened", code="cannot_open")
-    return identity
+    return identity, made
 
 
 def _write_first_rows(connection: Connection, clock: Clock, entropy: Entropy) -> None:

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from agent_run_ledger.clock import SystemClock
+from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
-from agent_run_ledger.store.ambient import AmbientClock, AmbientEntropy
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
 from agent_run_ledger.store.sqlite import Durability, Place, Rows
@@ -58,10 +59,10 @@ def open_sqlite(
         identity=(0, 0),
         durability=Durability(durability),
         wait_s=wait_s,
-        entropy=entropy or AmbientEntropy(),
+        entropy=entropy or SystemEntropy(),
     )
     store = SqliteStore(
-        registry.open(wanted, create=create, readonly=readonly, clock=clock or AmbientClock()), readonly=readonly
+        registry.open(wanted, create=create, readonly=readonly, clock=clock or SystemClock()), readonly=readonly
     )
     if authority and not store.authority:
         if store.created_here:

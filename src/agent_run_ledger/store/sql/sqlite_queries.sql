@@ -37,7 +37,7 @@ SELECT leaf_index FROM events WHERE op_id = ?;
 SELECT envelope FROM events WHERE leaf_index >= ? AND leaf_index < ? ORDER BY leaf_index;
 
 -- name: select_events
-SELECT leaf_index, op_id, envelope FROM events WHERE leaf_index >= ? AND leaf_index < ? ORDER BY leaf_index;
+SELECT leaf_index, op_id, envelope FROM events WHERE leaf_index >= ? AND leaf_index < ? ORDER BY leaf_index LIMIT ?;
 
 -- name: insert_tile
 INSERT INTO tiles (tile_id, root, nodes) VALUES (?, ?, ?);
