@@ -106,20 +106,25 @@ def test_a_swapped_dependency_does_not_swap_results(new_ledger: New) -> None:
 def test_ordering_only_dependencies_do_not_enter_the_fingerprint(new_ledger: New) -> None:
     ran: list[str] = []
     for value in (1, 2):
-        ledger = new_ledger(f"r{value}")
+        ledger = new_ledger()
 
         @ledger.step(environment={"value": value})
         def setup() -> int:
+            ran.append("setup")
             return value
 
         @ledger.step(depends_on=["setup"])
         def work() -> int:
             ran.append("work")
+            return 5
+
+        @ledger.step(depends_on=["work"])
+        def end(work: int) -> int:
             raise Stop
 
         with pytest.raises(Stop):
             ledger.execute()
-    assert ran == ["work", "work"]
+    assert ran == ["setup", "work", "setup"]
 
 
 def test_a_changed_environment_reruns_the_step_and_what_takes_a_changed_result(
@@ -313,3 +318,42 @@ def test_two_ledgers_with_many_runs_share_nothing_but_the_store(new_ledger: New)
     assert [ledger.bind(f"run-{n}").execute(n=n) for n in (1, 2, 3)] == [1, 4, 9]
     assert [ledger.bind(f"run-{n}").execute(n=n) for n in (1, 2, 3)] == [1, 4, 9]
     assert ran == [1, 2, 3]
+
+
+def test_a_changed_step_is_compared_with_its_latest_record(new_ledger: New) -> None:
+    for prompt, model in (("a", "m"), ("b", "m")):
+        ledger = new_ledger()
+        ledger.add(Step(lambda: 1, name="answer", environment={"prompt": prompt, "model": model}))
+        ledger.add(Step(lambda answer: 1 // 0, name="end", depends_on=["answer"]))
+        with pytest.raises(ZeroDivisionError):
+            ledger.execute()
+    ledger = new_ledger()
+    ledger.add(Step(lambda: 1, name="answer", environment={"prompt": "b", "model": "n"}))
+    assert [step.because for step in ledger.bind("r1").explain()] == [("environment.model",)]
+
+
+def test_explaining_writes_nothing_and_warns_of_nothing(new_ledger: New, caplog: pytest.LogCaptureFixture) -> None:
+    first_life(new_ledger, a={"environment": {"prompt": "x"}})
+    ledger = new_ledger()
+    build(ledger, "bcd", [])
+    ledger.add(Step(lambda: 2 - 1, name="a", environment={"prompt": "x"}))
+    before = ledger._opened.context().store.reader().head()
+    explained = {step.name: step for step in ledger.bind("r1").explain()}
+    assert explained["a"].because == ("code",)
+    assert explained["a"].verdict is Verdict.RESTORED
+    assert ledger._opened.context().store.reader().head() == before
+    assert caplog.text == ""
+
+
+def test_a_path_with_a_key_that_is_no_text_is_kept_beside_the_record(new_ledger: New) -> None:
+    for number in (1, 2):
+        ledger = new_ledger()
+        ledger.add(Step(lambda: {"\ud800": number}, name="source", environment={"number": number}))
+        ledger.add(Step(lambda source: len(source), name="use", depends_on=["source"]))
+        ledger.add(Step(lambda use: 1 // 0, name="end", depends_on=["use"]))
+        with pytest.raises(ZeroDivisionError):
+            ledger.execute()
+    reader = ledger._opened.context().store.reader()
+    last = reader.result_keys(1)[-1]
+    assert last.name == "use"
+    assert b"arguments.source[" in reader.record(last.record_id).record.inputs

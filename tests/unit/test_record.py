@@ -92,6 +92,36 @@ def test_every_field_is_in_the_mac() -> None:
     assert len(seen) == 1 + len(fields(Record))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": RecordKind.ERROR},
+        {"run_uid": b"v" * 16},
+        {"salt": b"t" * 32},
+        {"scope": b"s"},
+        {"name": "n"},
+        {"fingerprint": b"f"},
+        {"occurrence": 1},
+        {"attempt": 1},
+        {"tries": 2},
+        {"started_at_ms": 1},
+        {"ended_at_ms": 1},
+        {"inputs": b"{}"},
+        {"code": b"c"},
+        {"value_sha256": b"v"},
+        {"encoding": 1},
+        {"payload": b"p"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_changing_one_field_changes_the_mac(change: dict[str, Any]) -> None:
+    assert record_mac(replace(BASE, **change)) != record_mac(BASE)
+
+
+def test_the_mac_is_taken_under_the_records_domain() -> None:
+    assert record_frame(BASE).startswith(b"agent-run-ledger/record/v1\n")
+
+
 def test_a_byte_that_moves_to_the_next_field_is_another_frame() -> None:
     moved = [
         replace(BASE, scope=b"ab"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ SEED = 20
 
 
 def verify(path: str) -> dict[str, float]:
-    """Verify the whole log; Tampered if it is not intact. Returns its size and the seconds."""
+    """Verify the whole log; Tampered if it is not intact. Returns size, seconds, and peak memory in bytes."""
     from agent_run_ledger.ledger.verify import verify_log
 
     store = open_sqlite(path, create=False)
@@ -24,7 +25,22 @@ def verify(path: str) -> dict[str, float]:
     seconds = time.perf_counter() - started
     if not report.ok:
         raise Tampered(f"the benchmark's own log is not intact: {report.problems[0].text}")
-    return {"leaves": report.leaves, "seconds": seconds}
+    return {"leaves": report.leaves, "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}
+
+
+def peak_rss_bytes() -> int:
+    """Return the largest resident size that this program has had.
+
+    On Linux from /proc, because getrusage(2) there also counts what the parent had when it made this process.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def prove(path: str, count: int) -> dict[str, object]:

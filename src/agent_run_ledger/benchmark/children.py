@@ -18,12 +18,11 @@ READY = "ready"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lived:
-    """How a child ended: what it printed, when it was started (ns, CLOCK_MONOTONIC), and its peak memory in bytes."""
+    """How a child ended: what it printed, and when it was started (ns, CLOCK_MONOTONIC)."""
 
     answer: Any
     spawned_ns: int
     exit_code: int
-    peak_rss_bytes: int
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -40,20 +39,11 @@ def json_of_child(module: str, *arguments: str) -> dict[str, Any]:
 def live(arguments: Sequence[str], *, dies: bool = False) -> Lived:
     """Run a child to its end. `dies`: a child that is killed, or that prints nothing, is no failure."""
     spawned_ns = time.monotonic_ns()
-    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    with child:
-        printed = _read(child.stdout)
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    lines = printed.splitlines()
-    if not dies and (child.returncode != 0 or not lines):
-        raise failed(arguments, child.returncode)
-    return Lived(
-        answer=json.loads(lines[-1]) if lines else {},
-        spawned_ns=spawned_ns,
-        exit_code=child.returncode,
-        peak_rss_bytes=used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-    )
+    ended = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=False)
+    lines = ended.stdout.splitlines()
+    if not dies and (ended.returncode != 0 or not lines):
+        raise failed(arguments, ended.returncode)
+    return Lived(answer=json.loads(lines[-1]) if lines else {}, spawned_ns=spawned_ns, exit_code=ended.returncode)
 
 
 def race(commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:

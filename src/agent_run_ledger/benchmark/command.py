@@ -53,6 +53,7 @@ def run(argv: Sequence[str]) -> int:
 
 def measure_all(plan: Plan, parent: Path, *, only: Sequence[str]) -> Report:
     """Run the measurements in `only`, in the order of MEASUREMENTS, each in a folder below `parent` that is removed."""
+    measured_on = machine(filesystem(parent))  # before anything runs: the load is to be that of others
     figures: list[Figure] = []
     raw: dict[str, object] = {}
     for name, measure in MEASUREMENTS.items():
@@ -63,7 +64,7 @@ def measure_all(plan: Plan, parent: Path, *, only: Sequence[str]) -> Report:
             measured = measure(Bench(plan=plan, folder=folder, say=say))
         figures.extend(measured.figures)
         raw[name] = {**measured.raw, "took_s": round(time.monotonic() - started, 1)}
-    return Report(plan=plan.name, machine=machine(filesystem(parent)), figures=figures, raw=raw)
+    return Report(plan=plan.name, machine=measured_on, figures=figures, raw=raw)
 
 
 def say(words: str) -> None:

@@ -66,7 +66,7 @@ def verdict(figures: Sequence[Figure]) -> str:
 
 
 def machine(filesystem: str) -> dict[str, object]:
-    """Return what shapes the absolute numbers: versions, processors, the file system; nothing that names a host."""
+    """Return what shapes the absolute numbers, the load of the last minute among it; nothing that names a host."""
     import apsw
 
     return {
@@ -76,6 +76,7 @@ def machine(filesystem: str) -> dict[str, object]:
         "system": f"{platform.system()} {platform.machine()}",
         "processors": os.cpu_count() or 0,
         "filesystem": filesystem,
+        "load": round(os.getloadavg()[0], 1),
     }
 
 

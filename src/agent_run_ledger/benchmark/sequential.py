@@ -68,7 +68,10 @@ def measure(bench: Bench) -> Measured:
         kept, timed = quiet_pairs(one, disk.sample_us, wanted=plan.step_pairs, at_most=plan.at_most_step_pairs)
     dropped = len(timed) - len(kept)
     bench.say("sequential: counting syncs")
-    figures = figures_of([one.pair for one in kept or timed], dropped, enough=len(kept) >= plan.step_pairs)
+    sync_us = min(min(one.before_us, one.after_us) for one in timed)
+    figures = figures_of(
+        [one.pair for one in kept or timed], dropped=dropped, sync_us=sync_us, enough=len(kept) >= plan.step_pairs
+    )
     syncs = {
         kind: json_of_child("sync_count", kind, os.path.join(bench.folder, f"syncs-{kind}.db"), str(plan.steps))
         for kind in ("floor", "product")
@@ -79,9 +82,9 @@ def measure(bench: Bench) -> Measured:
     )
 
 
-def figures_of(pairs: list[Pair], dropped: int, *, enough: bool) -> list[Figure]:
+def figures_of(pairs: list[Pair], *, dropped: int, sync_us: float, enough: bool) -> list[Figure]:
     """Return what the pairs say, as medians; the ratio is the median of the pairs' ratios."""
-    note = f"median of {len(pairs)} pairs, {dropped} dropped for a noisy disk"
+    note = f"median of {len(pairs)} pairs, {dropped} dropped for a noisy disk; one sync took {sync_us:.0f} µs"
 
     def median(of: Callable[[Pair], float]) -> float:
         return statistics.median(of(pair) for pair in pairs)

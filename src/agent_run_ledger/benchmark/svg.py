@@ -8,10 +8,10 @@ from xml.sax.saxutils import escape
 from agent_run_ledger.benchmark.figures import Figure, number
 from agent_run_ledger.benchmark.report import verdict
 
-WIDTH = 960
+WIDTH = 1_040
 ROW = 34
 TOP = 92
-BAR_LEFT = 300
+BAR_LEFT = 270
 BAR_WIDTH = 300
 SHOWN_REACH = 3.0
 """A bar ends here: what is reached three times over needs no longer one."""

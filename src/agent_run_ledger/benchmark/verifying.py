@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from agent_run_ledger import RunLedger
-from agent_run_ledger.benchmark.children import command, json_of_child, live
+from agent_run_ledger.benchmark.children import json_of_child
 from agent_run_ledger.benchmark.figures import Figure, Measured, Sense, Target
 from agent_run_ledger.benchmark.floor import Floor
 from agent_run_ledger.benchmark.plan import Bench
@@ -29,6 +29,7 @@ MEMORY_FOLDER = "/dev/shm"
 STEPS_PER_RUN = 1_000
 BYTES_PER_LEAF = 4_096
 ROWS_PER_PROOF = 3
+AUDITS = 3
 SLICE = "x" * 8_160
 
 
@@ -38,13 +39,13 @@ def measure(bench: Bench) -> Measured:
     path = os.path.join(bench.folder, "log.db")
     made_on = write_log(bench, path, plan.leaves)
     bench.say(f"verify: {plan.leaves:,} leaves")
-    audits = [live(command("auditor", "verify", path)) for _ in range(3)]
+    audits = [json_of_child("auditor", "verify", path) for _ in range(AUDITS)]
     floor = os.path.join(bench.folder, "floor.db")
     _write_floor(floor, plan.leaves)
     bench.say(f"verify: {plan.proofs:,} proofs")
     proofs = json_of_child("auditor", "prove", path, str(plan.proofs))
-    leaves, seconds = audits[0].answer["leaves"], [one.answer["seconds"] for one in audits]
-    peak_bytes = max(one.peak_rss_bytes for one in audits)
+    leaves, seconds = audits[0]["leaves"], [one["seconds"] for one in audits]
+    peak_bytes = max(one["peak_rss_bytes"] for one in audits)
     figures = [
         *verify_figures(
             leaves, seconds, peak_bytes, floor_per_s=plan.leaves / _read_and_hash_s(floor), made_on=made_on
