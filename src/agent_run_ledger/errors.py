@@ -10,8 +10,8 @@ class LedgerError(Exception):
 
     `code` is a stable machine word, `hint` says what to do next, and the message names the run, step or path
     concerned. `exit_code` is what the command line returns for it, `http_status` what a service answers.
-    `unrecorded` holds, by step name, results that bodies returned and that could not be recorded: they were paid
-    for, and the next attempt will run these steps again.
+    `unrecorded` holds, by step name, results that bodies returned and whose commit failed: they were paid for, and
+    the next attempt runs these steps again; with Uncertain it may find them recorded after all.
     """
 
     code: str = "ledger_error"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import Record, RecordKind
@@ -59,6 +59,14 @@ class RunRow:
     start_record_id: int | None = None
     last_start_record_id: int | None = None
     end_record_id: int | None = None
+
+
+class RunStanding(NamedTuple):
+    """What decides whether an attempt may still write to its run."""
+
+    generation: int
+    state: RunState
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +146,10 @@ class Tx(Protocol):
 
     def get_run(self, row_id: int) -> RunRow:
         """Return the run with this row id; a missing one must raise Tampered."""
+        ...
+
+    def standing(self, row_id: int) -> RunStanding:
+        """Return generation, state and reason of a run, as get_run would; a missing one must raise Tampered."""
         ...
 
     def insert_run(self, *, run_uid: bytes, run_id: str, holder: str, parent_row_id: int | None = None) -> RunRow:

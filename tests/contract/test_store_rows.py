@@ -10,7 +10,7 @@ from agent_run_ledger.errors import LedgerError, Misuse, Refused, Superseded, Ta
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.ports import RunRow, Store, Tx
+from agent_run_ledger.ports import RunRow, RunStanding, Store, Tx
 from tests.contract.store_kit import (
     Backend,
     SetClock,
@@ -65,6 +65,10 @@ def _update(tx: Tx, row: RunRow, state: RunState, generation: int) -> None:
     )
 
 
+class _Enough(Exception):
+    """Rolls a transaction back."""
+
+
 # Runs
 
 
@@ -109,8 +113,26 @@ def test_a_run_can_name_its_parent_which_must_exist(store: Store) -> None:
 
 def test_a_missing_run_row_is_tampering(store: Store) -> None:
     _failing(store, lambda tx: tx.get_run(77), Tampered, "row_missing")
+    _failing(store, lambda tx: tx.standing(77), Tampered, "row_missing")
     assert store.transact(op(), lambda tx: tx.find_run("nobody")) is None
     assert store.reader().find_run("nobody") is None
+
+
+def test_the_standing_of_a_run_is_what_its_row_says_inside_the_transaction_too(store: Store) -> None:
+    row = begin(store)
+
+    def quarantine(tx: Tx) -> None:
+        assert tx.standing(row.row_id) == (1, RunState.RUNNING, "")
+        _update(tx, row, RunState.QUARANTINED, 2)
+        tx.add_change(Change(type="run", id=row.run_uid, old="running", new="quarantined", generation=2))
+        assert tx.standing(row.row_id) == RunStanding(generation=2, state=RunState.QUARANTINED, reason="why")
+        raise _Enough
+
+    with pytest.raises(_Enough):
+        store.transact(op(), quarantine)
+    standing = store.transact(op(), lambda tx: tx.standing(row.row_id))
+    assert standing == (row.generation, row.state, row.reason)
+    assert isinstance(standing.state, RunState)
 
 
 def test_update_writes_the_whole_projection(backend: Backend) -> None:

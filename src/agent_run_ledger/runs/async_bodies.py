@@ -25,13 +25,7 @@ class AsyncBodies:
             await asyncio.sleep(todo.wait_s or 0)
             return []
         done, _ = await asyncio.wait(self._tasks, timeout=todo.wait_s, return_when=asyncio.FIRST_COMPLETED)
-        outcomes: list[Outcome] = []
-        for task in done:
-            del self._tasks[task]
-            outcome = task.result()
-            if outcome.abort is not None:
-                raise outcome.abort
-            outcomes.append(outcome)
+        outcomes = [_ended(task, self._tasks.pop(task)) for task in done]
         return sorted(outcomes, key=lambda outcome: outcome.call.index)
 
     async def close(self) -> None:
@@ -40,6 +34,13 @@ class AsyncBodies:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+
+
+def _ended(task: asyncio.Task[Outcome], call: Call) -> Outcome:
+    try:
+        return task.result()
+    except BaseException as error:  # the body cancelled itself, or ends the program: never a result
+        return Outcome(call=call, abort=error)
 
 
 async def _outcome(call: Call) -> Outcome:
@@ -61,7 +62,7 @@ async def _awaited(call: Call) -> Outcome:
         else:
             value = await call.step.plain(*call.args, **call.kwargs)
         reach("body.after")
-    except MemoryError as error:
+    except (MemoryError, KeyboardInterrupt, SystemExit) as error:  # a task would take the loop down with the last two
         return Outcome(call=call, abort=error)
     except Exception as error:
         return Outcome(call=call, error=error)

@@ -19,7 +19,7 @@ from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, recor
 from agent_run_ledger.kernel.states import CallState, RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import Clock, Entropy, InFlight, RunLock, RunRow, Store, Tx
 from agent_run_ledger.runs.inputs import Inputs
-from agent_run_ledger.runs.leaf_check import record_of_run
+from agent_run_ledger.runs.leaf_check import generation_at, record_of_run
 
 MAX_STORED_BYTES = 1 << 30
 START_TRIES = 20
@@ -52,6 +52,11 @@ class Attempt:
     row: RunRow
     lock: RunLock | None
 
+    def hold(self, store: Store) -> None:
+        """After a takeover, become the lock's holder as soon as the process that was taken over has let go of it."""
+        if self.lock is None:
+            self.lock = store.lock_run(self.row.run_id)
+
     def close(self) -> None:
         """Give the run's lock back. Nothing is written: what was in flight is found by the next attempt."""
         if self.lock is not None:
@@ -80,14 +85,11 @@ def open_attempt(
     record is committed and synced, everything an earlier attempt left in flight is recorded as abandoned, and the
     generation is one higher than before.
     """
-    row = context.store.reader().find_run(run_id)
-    if row is not None:
-        _refuse_stopped(row)
-        if row.state is RunState.COMPLETED:
-            _refuse_changed(context, row, inputs)
-            return Finished(row=row)
+    finished = finished_run(context, run_id, inputs)
+    if finished is not None:
+        return finished
     lock = _lock(context, run_id)
-    if lock is None and not takeover:
+    if lock is None and not takeover and not _was_taken_over(context.store, run_id):
         raise _busy(context, run_id)
     try:
         opened = _open_locked(context, run_id, inputs=inputs, definition=definition)
@@ -102,6 +104,18 @@ def open_attempt(
     return opened
 
 
+def finished_run(context: Context, run_id: str, inputs: Inputs) -> Finished | None:
+    """Return a completed run, None for one that may be started; refuse other inputs, QUARANTINE and cancelled runs."""
+    row = context.store.reader().find_run(run_id)
+    if row is None:
+        return None
+    _refuse_stopped(row)
+    if row.state is not RunState.COMPLETED:
+        return None
+    _refuse_changed(context, row, inputs)
+    return Finished(row=row)
+
+
 def _lock(context: Context, run_id: str) -> RunLock | None:
     """Try a few times within milliseconds: a tool that asks whether the run is live holds its lock for an instant."""
     for pause_s in LOCK_PAUSES_S:
@@ -110,6 +124,14 @@ def _lock(context: Context, run_id: str) -> RunLock | None:
             return lock
         time.sleep(pause_s)
     return context.store.lock_run(run_id)
+
+
+def _was_taken_over(store: Store, run_id: str) -> bool:
+    """Return whether a person took the run from its last attempt: its generation is above that attempt's START."""
+    row = store.reader().find_run(run_id)
+    if row is None or row.last_start_record_id is None:
+        return False
+    return row.generation > generation_at(store, row.last_start_record_id)
 
 
 def _open_locked(context: Context, run_id: str, *, inputs: Inputs, definition: Definition) -> RunRow | Finished:

@@ -79,11 +79,15 @@ def in_thread(call: Call, report: Callable[[Outcome], None]) -> None:
     """Run a sync body in a daemon thread with a copy of this context, and report its outcome from there."""
     context = contextvars.copy_context()
     body = sync_body(call)
-    threading.Thread(
+    thread = threading.Thread(
         target=lambda: report(context.run(finish, call, body)),
         name=f"arl-step-{call.step.name}",
         daemon=True,
-    ).start()
+    )
+    try:
+        thread.start()
+    except RuntimeError as error:  # no more threads to be had: the body did not run, its siblings go on
+        report(Outcome(call=call, error=error))
 
 
 def timed_out(call: Call) -> Outcome:
@@ -112,7 +116,7 @@ class SyncBodies:
             and todo.wait_s is None
             and todo.launch[0].step.timeout_s is None
         ):
-            return [_raise_abort(finish(todo.launch[0], sync_body(todo.launch[0])))]
+            return [finish(todo.launch[0], sync_body(todo.launch[0]))]
         for call in todo.launch:
             deadline = None if call.step.timeout_s is None else time.monotonic() + call.step.timeout_s
             self._running[call.ticket] = (call, deadline)
@@ -152,7 +156,6 @@ class SyncBodies:
         if current is None or current[0] is not outcome.call:
             return False
         del self._running[outcome.call.ticket]
-        _raise_abort(outcome)
         return True
 
     def _expired(self) -> list[Outcome]:
@@ -161,9 +164,3 @@ class SyncBodies:
         for call in late:
             del self._running[call.ticket]
         return [timed_out(call) for call in late]
-
-
-def _raise_abort(outcome: Outcome) -> Outcome:
-    if outcome.abort is not None:
-        raise outcome.abort
-    return outcome

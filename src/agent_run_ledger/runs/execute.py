@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import Misuse, RunBusy, Tampered
+from agent_run_ledger.errors import LedgerError, Misuse, RunBusy, Tampered
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ports import RunRow
-from agent_run_ledger.runs.attempt import Attempt, Context, Definition, Finished, open_attempt
+from agent_run_ledger.runs.attempt import Attempt, Context, Definition, Finished, finished_run, open_attempt
 from agent_run_ledger.runs.bodies import SyncBodies, Todo
-from agent_run_ledger.runs.explain import explain_steps
+from agent_run_ledger.runs.explain import Verdict, explain_steps
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaf_check import load_value, record_of_run
-from agent_run_ledger.runs.pipeline import Pipeline
+from agent_run_ledger.runs.pipeline import Pipeline, diverged
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Step
 
@@ -58,33 +58,55 @@ class Session:
         self._context = context
         self._request = request
         self._inputs = Inputs(request.inputs, limit_bytes=context.limit_bytes)
-        self._resolver = Resolver(request.steps, self._inputs)
         self._attempt: Attempt | None = None
         self._pipeline: Pipeline | None = None
+        self._resolver: Resolver | None = None
+        try:
+            self._resolver = Resolver(request.steps, self._inputs)
+        except Misuse as error:
+            if finished_run(context, request.run_id, self._inputs) is None:
+                raise
+            log.warning("run %r is completed; its steps can no longer be bound: %s", request.run_id, error)
+            return
         for name in self._resolver.plan.unused_inputs:
             log.warning("run %r: no step takes the input %r", request.run_id, name)
 
     def try_open(self) -> Finished | None:
         """Become the live attempt, or return what is finished; RunBusy when another attempt is live."""
-        request = self._request
-        definition = Definition(
-            steps=self._resolver.described(), policy=request.policy, max_parallel=request.max_parallel
-        )
+        context, request, resolver = self._context, self._request, self._resolver
+        finished = finished_run(context, request.run_id, self._inputs)
+        if finished is not None:
+            return finished
+        if resolver is None:
+            raise Misuse(f"run {request.run_id!r} changed while it was looked at", code="run_contended")
+        self._refuse_divergence(resolver)
+        definition = Definition(steps=resolver.described(), policy=request.policy, max_parallel=request.max_parallel)
         opened = open_attempt(
-            self._context, request.run_id, inputs=self._inputs, definition=definition, takeover=request.takeover
+            context, request.run_id, inputs=self._inputs, definition=definition, takeover=request.takeover
         )
         if isinstance(opened, Finished):
             return opened
         self._attempt = opened
         self._pipeline = Pipeline(
-            self._context,
-            Journal(self._context, opened),
-            self._resolver,
-            self._context.store.reader().result_keys(opened.row.row_id),
+            context,
+            Journal(context, opened),
+            resolver,
+            context.store.reader().result_keys(opened.row.row_id),
             on_change=request.on_change,
             max_parallel=request.max_parallel,
         )
         return None
+
+    def _refuse_divergence(self, resolver: Resolver) -> None:
+        """Raise Diverged before anything is written, as far as the recorded results tell."""
+        run_id, default = self._request.run_id, self._request.on_change
+        if all((step.on_change or default) is not OnChange.REFUSE for step in resolver.steps):
+            return
+        row = self._context.store.reader().find_run(run_id)
+        policies = {step.name: step.on_change or default for step in resolver.steps}
+        for step in () if row is None else explain_steps(self._context.store, row, resolver):
+            if step.verdict is Verdict.RUNS and step.because and policies[step.name] is OnChange.REFUSE:
+                raise diverged(run_id, step.name, step.because)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -95,7 +117,14 @@ class Session:
 
     def recorded_result(self, finished: Finished) -> Any:
         """Return the result of a completed run, and say in the log what has changed since."""
-        for step in explain_steps(self._context.store, finished.row, self._resolver):
+        try:
+            explained = (
+                [] if self._resolver is None else explain_steps(self._context.store, finished.row, self._resolver)
+            )
+        except LedgerError as error:  # a record that does not matter to the result
+            log.warning("run %r is completed; what changed since cannot be said: %s", finished.row.run_id, error)
+            explained = []
+        for step in explained:
             if step.because:
                 log.warning(
                     "run %r is completed and its recorded result is returned; since then step %r changed: %s",

@@ -74,6 +74,7 @@ class Journal:
 
     def __init__(self, context: Context, attempt: Attempt) -> None:
         self._context = context
+        self._attempt = attempt
         self._row: RunRow = attempt.row
         self.run_id = attempt.row.run_id
         self.attempt = attempt.row.attempt
@@ -117,6 +118,7 @@ class Journal:
 
     def commit(self, batch: Batch) -> Written:
         """Write one batch in one transaction; synced unless it holds start marks only."""
+        self._attempt.hold(self._context.store)
         macs = [record_mac(item.record) for item in batch.concluded]
         reach("record.before")
         synced = bool(batch.concluded) or batch.end_state is not None

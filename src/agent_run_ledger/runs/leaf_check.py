@@ -41,6 +41,16 @@ def record_of_run(store: Store, row: RunRow, record_id: int, kind: RecordKind) -
     return record
 
 
+def generation_at(store: Store, record_id: int) -> int:
+    """Return the generation under which a record was written, as its leaf says; Tampered without a readable leaf."""
+    try:
+        for event in store.reader().events(first=record_id >> 16, stop=(record_id >> 16) + 1):
+            return int(orjson.loads(event.envelope)["changes"][record_id & 0xFFFF]["generation"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise Tampered(f"leaf {record_id >> 16} is not readable", hint="run `arl verify`") from error
+    raise Tampered(f"leaf {record_id >> 16} is missing", hint="run `arl verify`")
+
+
 def check_against_leaf(store: Store, stored: StoredRecord) -> None:
     """Raise Tampered unless the record's MAC stands in its leaf."""
     try:

@@ -1,4 +1,4 @@
-"""The pipeline as a state machine without input or output of its own: outcomes in, what to run next out."""
+"""The pipeline as a state machine: how bodies ended goes in, commits go to the journal, what to run next comes out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from functools import partial
 from typing import Any
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import Diverged, LedgerError, Pending, RunCancelled, RunQuarantined, Unstorable
+from agent_run_ledger.errors import (
+    Diverged,
+    LedgerError,
+    Pending,
+    RunCancelled,
+    RunQuarantined,
+    Uncertain,
+    Unstorable,
+)
 from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
@@ -74,6 +82,7 @@ class Pipeline:
         self._running: dict[tuple[int, int], Started] = {}
         self._failure: Exception | None = None
         self._failed_at = ""
+        self._stopped = False
         self._left = len(bindings)
 
     def start(self) -> Todo:
@@ -84,10 +93,18 @@ class Pipeline:
         """Record how these bodies ended and return what to do next.
 
         Raises the step's own exception (or RunCancelled, RunQuarantined, Pending, ...) once nothing runs any more.
+        What must never be recorded (KeyboardInterrupt, SystemExit, MemoryError, a cancellation) is raised at once,
+        when the results that came with it are committed; its call stays started, with nothing to say how it ended.
         """
         batch = Batch()
         for outcome in outcomes:
-            self._conclude(outcome, batch)
+            if outcome.abort is None:
+                self._conclude(outcome, batch)
+        for outcome in outcomes:
+            if outcome.abort is not None:
+                if not batch.empty:
+                    self._commit(batch)
+                raise outcome.abort
         return self._proceed(batch)
 
     def result(self) -> Any:
@@ -171,7 +188,9 @@ class Pipeline:
 
     def _proceed(self, batch: Batch) -> Todo:
         launch = self._choose(batch)
-        if self._failure is not None and not self._running:
+        if self._stopped:
+            pass  # a person's decision stands; it is no end of ours
+        elif self._failure is not None and not self._running:
             batch.end_state = RunState.SUSPENDED if isinstance(self._failure, Pending) else RunState.FAILED
             batch.end_reason = f"step {self._failed_at!r}: {type(self._failure).__name__}"
         elif self._left == 0:
@@ -188,7 +207,7 @@ class Pipeline:
         return Todo(launch=launch, wait_s=wait_s, done=self._left == 0)
 
     def _commit(self, batch: Batch) -> Written:
-        """Commit; where that fails, hand the caller what was paid for and is not on disk."""
+        """Commit; where that fails, hand the caller what was paid for and is, or may be, not on disk."""
         try:
             return self._journal.commit(batch)
         except LedgerError as error:
@@ -196,9 +215,8 @@ class Pipeline:
                 if item.record.kind is RecordKind.RESULT:
                     error.unrecorded[item.record.name] = self._results.peek(item.started.index)
             if error.unrecorded:
-                error.add_note(
-                    f"returned and not recorded: {', '.join(error.unrecorded)}; see the error's `unrecorded`"
-                )
+                known = "perhaps not recorded" if isinstance(error, Uncertain) else "not recorded"
+                error.add_note(f"returned and {known}: {', '.join(error.unrecorded)}; see the error's `unrecorded`")
             raise
 
     def _choose(self, batch: Batch) -> list[Call]:
@@ -246,14 +264,10 @@ class Pipeline:
         }
         because = self._recorded.why_not(identity, sources)
         if because is not None:
-            words = ", ".join(because) or "its fingerprint"
-            where = f"step {step.name!r} of run {self._journal.run_id!r}"
             if (step.on_change or self._on_change) is OnChange.REFUSE:
-                raise Diverged(
-                    f"{where} differs from its record: {words} changed",
-                    hint="use on_change='rerun', a new run_id, or what was recorded",
-                )
-            log.warning("%s runs again: %s changed", where, words)
+                raise diverged(self._journal.run_id, step.name, because)
+            words = ", ".join(because) or "its fingerprint"
+            log.warning("step %r of run %r runs again: %s changed", step.name, self._journal.run_id, words)
         self._calls[index] = _Runnable(identity=identity, because=because or [])
         heapq.heappush(self._runnable, index)
 
@@ -292,6 +306,7 @@ class Pipeline:
         if written.state not in (RunState.CANCELLED, RunState.QUARANTINED):
             return
         self._withdraw(batch)
+        self._stopped = True
         self._left = max(self._left, 1)  # whatever was recorded, a stopped run is not done
         words = f"run {self._journal.run_id!r} was {written.state} while it ran ({written.reason})"
         stopped = RunCancelled(words) if written.state is RunState.CANCELLED else RunQuarantined(words)
@@ -305,3 +320,12 @@ def _said(error: Exception) -> str:
         return repr(error)
     except Exception:  # a class of the user's
         return type(error).__name__
+
+
+def diverged(run_id: str, step_name: str, because: Sequence[str]) -> Diverged:
+    """Return the refusal of a step that differs from its record in these paths."""
+    words = ", ".join(because) or "its fingerprint"
+    return Diverged(
+        f"step {step_name!r} of run {run_id!r} differs from its record: {words} changed",
+        hint="use on_change='rerun', a new run_id, or what was recorded",
+    )

@@ -189,7 +189,7 @@ def _parameters(fn: Callable[..., object], name: str) -> tuple[tuple[Parameter, 
         raise Misuse(
             f"step {name!r}: its function has no readable signature", code="bad_step", hint="wrap it in a def"
         ) from error
-    annotations = _annotations(fn)
+    annotations = _annotations(fn, name)
     refused = codecs.refused_annotation(annotations.get("return", signature.return_annotation))
     if refused is not None and _shape(fn) not in (Shape.GENERATOR, Shape.ASYNC_GENERATOR):
         raise Misuse(
@@ -209,13 +209,30 @@ def _parameters(fn: Callable[..., object], name: str) -> tuple[tuple[Parameter, 
     return parameters, defaults
 
 
-def _annotations(fn: Callable[..., object]) -> dict[str, Any]:
-    if not getattr(fn, "__annotations__", None):
-        return {}
+def _annotations(fn: Callable[..., object], name: str) -> dict[str, Any]:
+    """Return the annotations that can be evaluated here; one that cannot and names From is Misuse, never dropped."""
     try:
         return typing.get_type_hints(fn, include_extras=True)
-    except Exception:  # names that exist only for type checkers: binding by name and position still works
-        return {}
+    except Exception:  # names that exist only for type checkers: evaluate each annotation alone
+        bare = inspect.unwrap(fn)
+    found: dict[str, Any] = {}
+    for parameter, annotation in getattr(bare, "__annotations__", {}).items():
+        alone = _Annotated()
+        alone.__annotations__ = {parameter: annotation}
+        try:
+            found.update(typing.get_type_hints(alone, getattr(bare, "__globals__", {}), include_extras=True))
+        except Exception as error:
+            if "From(" in str(annotation):
+                raise Misuse(
+                    f"step {name!r}: the annotation of {parameter!r} cannot be evaluated: {error}",
+                    code="bad_step",
+                    hint="import the names in it outside of `if TYPE_CHECKING`",
+                ) from error
+    return found
+
+
+class _Annotated:
+    """Carries one annotation to where it is evaluated."""
 
 
 def _source(annotation: object) -> str | None:

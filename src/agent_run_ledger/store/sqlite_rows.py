@@ -6,7 +6,7 @@ from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.merkle import HASH_BYTES
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.ports import Head, InFlight, RecordKey, RunRow, StoredRecord
+from agent_run_ledger.ports import Head, InFlight, RecordKey, RunRow, RunStanding, StoredRecord
 from agent_run_ledger.store.sqlite_driver import Row
 
 LANE_BITS = 16
@@ -14,6 +14,7 @@ _STATES = {state.value: state for state in RunState}
 _KINDS = {kind.value: kind for kind in RecordKind}
 _INT, _TEXT, _BLOB, _PLACE = (int,), (str,), (bytes,), (int, type(None))
 _RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, _PLACE, _PLACE, _PLACE, _PLACE)
+_STANDING = (_INT, _TEXT, _TEXT)
 _MARK = (_INT, _TEXT, _BLOB, _BLOB, _INT, _INT, _INT, _INT, _INT)
 
 
@@ -47,6 +48,12 @@ def run_from(row: Row) -> RunRow:
         last_start_record_id=row[12],
         end_record_id=row[13],
     )
+
+
+def standing_from(row: Row) -> RunStanding:
+    """Return a run's standing of (generation, state, reason). Errors as of run_from."""
+    _check_types(row, _STANDING)
+    return RunStanding(row[0], _STATES[row[1]], row[2])
 
 
 def in_flight_from(row: Row) -> InFlight:

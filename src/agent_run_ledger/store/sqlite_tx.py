@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import apsw
 
@@ -10,7 +11,7 @@ from agent_run_ledger.errors import LedgerError, Misuse, Refused, Superseded, Ta
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.ports import InFlight, RunRow
+from agent_run_ledger.ports import InFlight, RunRow, RunStanding
 from agent_run_ledger.store.sqlite_driver import Cursor, Row, extended_code
 from agent_run_ledger.store.sqlite_failures import translated
 from agent_run_ledger.store.sqlite_rows import (
@@ -20,7 +21,10 @@ from agent_run_ledger.store.sqlite_rows import (
     row_of_in_flight,
     row_of_record,
     run_from,
+    standing_from,
 )
+
+T = TypeVar("T")
 
 _POSITION_BITS = 16
 
@@ -56,14 +60,15 @@ class SqliteTx:
     def find_run(self, run_id: str) -> RunRow | None:
         """See ports.Tx.find_run."""
         rows = self._fetch("select_run_by_id", (run_id,))
-        return self._run(rows[0]) if rows else None
+        return self._known(run_from, rows[0]) if rows else None
 
     def get_run(self, row_id: int) -> RunRow:
         """See ports.Tx.get_run."""
-        rows = self._fetch("select_run", (row_id,))
-        if not rows:
-            raise self._fail(Tampered(f"{self._location}: there is no run in row {row_id}", code="row_missing"))
-        return self._run(rows[0])
+        return self._known(run_from, self._fetch_run("select_run", row_id))
+
+    def standing(self, row_id: int) -> RunStanding:
+        """See ports.Tx.standing."""
+        return self._known(standing_from, self._fetch_run("select_standing", row_id))
 
     def insert_run(self, *, run_uid: bytes, run_id: str, holder: str, parent_row_id: int | None = None) -> RunRow:
         """See ports.Tx.insert_run. Refused("run_exists") for a run_id or run_uid that is taken."""
@@ -185,11 +190,17 @@ class SqliteTx:
             raise self._why or Misuse("this transaction is over", code="transaction_over")
         return self._cursor
 
-    def _run(self, row: Row) -> RunRow:
+    def _fetch_run(self, name: str, row_id: int) -> Row:
+        rows = self._fetch(name, (row_id,))
+        if not rows:
+            raise self._fail(Tampered(f"{self._location}: there is no run in row {row_id}", code="row_missing"))
+        return rows[0]
+
+    def _known(self, convert: Callable[[Row], T], row: Row) -> T:
         try:
-            return run_from(row)
+            return convert(row)
         except KeyError as error:
-            raise self._fail(Tampered(f"run {row[2]!r} is in no known state: {row[3]!r}", code="corrupt")) from error
+            raise self._fail(Tampered(f"{self._location}: a run is in no known state: {error}", code="corrupt")) from error
 
     def _fail(self, failure: LedgerError) -> LedgerError:
         self.failure = failure

@@ -77,6 +77,9 @@ SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_m
     parent_row_id, start_record_id, last_start_record_id, end_record_id
 FROM runs WHERE row_id < ? AND state = ? ORDER BY row_id DESC LIMIT ?;
 
+-- name: select_standing
+SELECT generation, state, reason FROM runs WHERE row_id = ?;
+
 -- name: select_run_uid
 SELECT run_uid FROM runs WHERE row_id = ?;
 
