@@ -134,13 +134,13 @@ class Journal:
 
     def _write(self, tx: Tx, batch: Batch, macs: list[bytes]) -> Written:
         mine = self._row
-        row = tx.get_run(mine.row_id)
-        if row.generation != mine.generation:
+        standing = tx.standing(mine.row_id)
+        if standing.generation != mine.generation:
             raise Superseded(
-                f"attempt {mine.attempt} of run {mine.run_id!r} was taken over by generation {row.generation}",
+                f"attempt {mine.attempt} of run {mine.run_id!r} was taken over by generation {standing.generation}",
                 hint="this process must stop; its unrecorded results are not part of the run",
             )
-        live = row.state is RunState.RUNNING
+        live = standing.state is RunState.RUNNING
         record_ids = [self._add(tx, item, mac) for item, mac in zip(batch.concluded, macs, strict=True)]
         lanes = {item.started.lane for item in batch.concluded}
         if live:
@@ -149,11 +149,11 @@ class Journal:
                 lanes.discard(start.lane)
         for lane in lanes:
             tx.clear_in_flight(mine.row_id, lane)
-        state = row.state
+        state = standing.state
         if live and batch.end_state is not None:
-            self._end(tx, row, batch, record_ids)
+            self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
             state = batch.end_state
-        return Written(state=state, reason=row.reason, record_ids=tuple(record_ids))
+        return Written(state=state, reason=standing.reason, record_ids=tuple(record_ids))
 
     def _add(self, tx: Tx, item: Concluded, mac: bytes) -> int:
         change = Change(

@@ -49,6 +49,8 @@ class Resolver:
                 values[parameter.name] = result(source.step_index)
             else:
                 values[parameter.name] = tuple(result(one.step_index) for one in source)
+        if step.plainly_positional and len(values) == len(step.parameters):
+            return tuple(values.values()), {}
         args, kwargs = arrange(step.parameters, values, step.defaults)
         return tuple(args), kwargs
 

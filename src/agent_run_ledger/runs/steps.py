@@ -103,6 +103,7 @@ class Step(Generic[P, R]):
         self._check_settings()
         self.shape: Shape = _shape(fn)
         self.parameters, self.defaults = _parameters(fn, self.name)
+        self.plainly_positional: bool = all(p.kind in ("positional", "positional_only") for p in self.parameters)
         self.code: bytes = digest_of(fn)
         self.__doc__ = getattr(fn, "__doc__", None)
         self.__name__ = self.function_name
