@@ -26,8 +26,18 @@ class LedgerError(Exception):
         self.hint = hint
         self.unrecorded: dict[str, object] = {}
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let the error travel between processes with all it says."""
+        return _rebuilt, (type(self), self.args, dict(self.__dict__))
+
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+def _rebuilt(kind: type[LedgerError], args: tuple[object, ...], state: dict[str, object]) -> LedgerError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class Refused(LedgerError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import pathlib
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +14,16 @@ import pytest
 
 from agent_run_ledger import (
     Diverged,
+    From,
     Misuse,
     RunBusy,
     RunLedger,
     RunQuarantined,
     RunState,
     Step,
+    Unavailable,
     Uncertain,
+    Unstorable,
 )
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.runs.operate import decide
@@ -289,3 +293,149 @@ def test_one_annotation_that_cannot_be_evaluated_never_drops_another_ones_from(
     assert ledger.execute() == "creditdebit"
     with pytest.raises(Misuse, match=r"'plus'.*Ledger"):
         Step(space["bad"], name="bad")
+
+
+@pytest.mark.parametrize("depends_on", [{"a", "b"}, "a", None, 5, {"a": 1}])
+def test_dependencies_without_an_order_are_refused(depends_on: Any) -> None:
+    with pytest.raises(Misuse, match="depends_on"):
+        Step(lambda a, b: a, depends_on=depends_on)
+
+
+@pytest.mark.parametrize("depends_on", [[None], [len], [5]])
+def test_a_dependency_that_names_no_step_is_refused(depends_on: Any) -> None:
+    with pytest.raises(Misuse, match="named by a string"):
+        Step(lambda a: a, depends_on=depends_on)
+
+
+def test_from_takes_a_step_and_refuses_anything_else() -> None:
+    one = Step(lambda: 1, name="one")
+    assert From(one) == From(one)
+    with pytest.raises(Misuse):
+        From(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"timeout_s": float("inf")},
+        {"timeout_s": float("nan")},
+        {"timeout_s": "1"},
+        {"timeout_s": True},
+        {"retry_base_s": "1"},
+        {"retry_cap_s": float("inf")},
+    ],
+)
+def test_waits_that_no_clock_can_hold_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(Misuse):
+        Step(lambda: 1, name="one", **settings)
+
+
+@pytest.mark.parametrize("wait_s", ["1", None, float("nan"), -1, True])
+def test_a_wait_for_a_run_is_a_number_of_seconds(new_ledger: New, wait_s: Any) -> None:
+    with pytest.raises(Misuse, match="wait_s"):
+        new_ledger().bind("r1", wait_s=wait_s)
+
+
+def test_paths_may_be_bytes_and_nothing_odd(tmp_path: pathlib.Path) -> None:
+    assert RunLedger("r", bytes(tmp_path / "x.db")).db_path == str(tmp_path / "x.db")  # type: ignore[arg-type]
+    with pytest.raises(Misuse, match="db_path"):
+        RunLedger("r", 5)  # type: ignore[arg-type]
+
+
+def test_many_results_and_a_list_of_them_are_two_calls(new_ledger: New) -> None:
+    def life(many: bool) -> Any:
+        ledger = new_ledger()
+        ledger.add(Step(lambda: "B", name="b"))
+        ledger.add(Step(lambda: "A", name="a"))
+        ledger.add(Step(lambda: ["B", "A"], name="both"))
+
+        def join_many(*xs: str) -> Any:
+            return type(xs).__name__
+
+        def join_one(xs: list[str]) -> Any:
+            return type(xs).__name__
+
+        if many:
+            ledger.add(Step(join_many, name="join", depends_on=["b", "a"]))
+        else:
+            ledger.add(Step(join_one, name="join", depends_on=["both"]))
+        seen: list[str] = []
+
+        def end(join: str) -> None:
+            seen.append(join)
+            raise ValueError("stop")
+
+        ledger.add(Step(end, name="end", depends_on=["join"]))
+        with pytest.raises(ValueError, match="stop"):
+            ledger.execute()
+        return seen
+
+    assert life(True) == ["tuple"]
+    assert life(False) == ["list"]
+
+
+def test_an_environment_that_raises_names_its_step_and_does_not_hide_a_completed_run(new_ledger: New) -> None:
+    def down() -> dict[str, str]:
+        raise OSError("config server down")
+
+    ledger = new_ledger()
+    ledger.add(Step(lambda: 1, name="one"))
+    assert ledger.execute() == 1
+    later = new_ledger()
+    later.add(Step(lambda: 1, name="one", environment=down))
+    assert later.execute() == 1
+    with pytest.raises(Unavailable, match=r"'one'.*config server down") as caught:
+        later.bind("r2").execute()
+    assert caught.value.code == "environment_failed"
+    assert later.bind("r2").state is None
+
+
+def test_a_step_that_changed_since_it_was_begun_is_said(new_ledger: New, caplog: pytest.LogCaptureFixture) -> None:
+    for prompt in ("x", "y"):
+        ledger = new_ledger()
+
+        def ask() -> str:
+            if prompt == "x":
+                raise KeyboardInterrupt
+            return prompt
+
+        ledger.add(Step(ask, name="ask", environment={"prompt": prompt}))
+        if prompt == "x":
+            with pytest.raises(KeyboardInterrupt):
+                ledger.execute()
+        else:
+            assert ledger.execute() == "y"
+    assert "step 'ask' of run 'r1' changed since it was begun and left" in caplog.text
+
+
+def test_what_says_that_trying_later_is_safe_is_tried_again(new_ledger: New) -> None:
+    ledger, tries = new_ledger(), list[int]()
+
+    def busy() -> int:
+        tries.append(1)
+        if len(tries) < 3:
+            raise Unavailable("busy")
+        return 7
+
+    ledger.add(Step(busy, name="busy", retries=2, retry_base_s=0))
+    assert ledger.execute() == 7
+
+
+def test_an_exception_says_whose_it_is(new_ledger: New) -> None:
+    ledger = RunLedger(db_path=new_ledger().db_path)
+    ledger.add(Step(lambda: 1 // 0, name="divide"))
+    with pytest.raises(ZeroDivisionError) as caught:
+        ledger.execute()
+    ledger.close()
+    assert caught.value.__notes__ == [
+        f"raised by step 'divide' of run {ledger.run_id!r}; the next execute goes on from here"
+    ]
+
+
+def test_our_errors_travel_between_processes() -> None:
+    error = Unstorable("no", path="$.a", type_name="x", hint="h")
+    error.unrecorded["s"] = 1
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.path, again.type_name, again.code, again.unrecorded) == (
+        str(error), "$.a", "x", "unstorable", {"s": 1},
+    )  # fmt: skip

@@ -140,6 +140,12 @@ def test_a_proof_for_a_bigger_log_is_no_proof_for_a_smaller_one() -> None:
     assert not verify_inclusion(LEAVES[2], 0, 1, [ROOTS[2]], ROOTS[3])
 
 
+def test_a_proof_for_a_smaller_log_is_no_proof_for_a_bigger_one() -> None:
+    assert verify_inclusion(LEAVES[0], 0, 2, [LEAVES[1]], ROOTS[2])
+    for size in (3, 4, 8, 64):
+        assert not verify_inclusion(LEAVES[0], 0, size, [LEAVES[1]], ROOTS[2])
+
+
 def test_a_changed_hash_anywhere_breaks_an_inclusion_proof() -> None:
     proof = path(5, LEAVES[:13])
     for place in range(len(proof)):
@@ -211,6 +217,11 @@ def test_an_empty_log_is_the_beginning_of_every_log_and_only_by_its_own_root() -
 def test_a_log_never_shrinks() -> None:
     assert not verify_consistency(8, ROOTS[8], 7, ROOTS[7], subproof(7, LEAVES[:8], True))
     assert not verify_consistency(-1, ROOTS[8], 7, ROOTS[7], [])
+
+
+def test_a_log_never_shrinks_even_with_the_same_root() -> None:
+    for old, new in ((4, 2), (8, 3), (2, 1)):
+        assert not verify_consistency(old, ROOTS[old], new, ROOTS[old], [])
 
 
 def test_a_consistency_proof_with_a_hash_of_another_length_is_refused() -> None:

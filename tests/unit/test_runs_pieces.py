@@ -61,6 +61,12 @@ def test_an_environment_is_a_mapping_with_keys_that_are_text(declared: Any) -> N
         Step(one, environment=declared).read_environment()
 
 
+@pytest.mark.parametrize("value", [float("nan"), object()])
+def test_what_is_wrong_in_an_environment_is_named(value: object) -> None:
+    with pytest.raises(Misuse, match=r"step 'one', environment 'seed'"):
+        resolver_of(Step(one, environment={"seed": value}), n=1)
+
+
 def test_an_environment_is_read_when_it_is_asked_for() -> None:
     values = iter([1, 2])
     step = Step(one, environment=lambda: {"v": next(values)})

@@ -14,19 +14,20 @@ def init(db: Db = None, as_json: Json = False) -> None:
     """Make the store, or take the one that is there, and set its authority flag; a second time changes nothing."""
     from agent_run_ledger.cli.output import print_json, say
     from agent_run_ledger.cli.settings import db_setting
-    from agent_run_ledger.cli.stores import open_writable
+    from agent_run_ledger.cli.stores import hints_for, open_writable
     from agent_run_ledger.cli.words import clean
 
-    path = db_setting(db).value
-    existed = _exists(path)
-    store = open_writable(path, create=True)
-    try:
-        had_authority = store.authority
-        if not had_authority:
-            store.grant_authority()
-        where, log_id = store.location, store.log_id.hex()
-    finally:
-        store.close()
+    setting = db_setting(db)
+    existed = _exists(setting.value)
+    with hints_for(setting):
+        store = open_writable(setting.value, create=True)
+        try:
+            had_authority = store.authority
+            if not had_authority:
+                store.grant_authority()
+            where, log_id = store.location, store.log_id.hex()
+        finally:
+            store.close()
     if as_json:
         print_json(
             {"db": where, "log_id": log_id, "created": not existed, "authority": True, "changed": not had_authority}

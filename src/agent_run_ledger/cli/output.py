@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 10_000
 """Into a pipe nothing is wrapped or cut: what reads it wants whole lines."""
 
+_UNBOUNDED = 1_000_000
+
 
 class Progress(Protocol):
     """Tells how much of a known amount is done."""
@@ -59,6 +61,23 @@ def new_table(*headers: str, right: tuple[str, ...] = ()) -> Table:
     for header in headers:
         table.add_column(clean(header), justify="right" if header in right else "left", overflow="fold")
     return table
+
+
+def new_grid() -> Table:
+    """Return an empty table of two columns without lines or headers: names, and values that fold beside them."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def fits(table: Table) -> bool:
+    """Return whether no cell of the table has to be folded to fit the width of stdout."""
+    out = console()
+    room = out.options.update(max_width=_UNBOUNDED)
+    return out.measure(table, options=room).maximum <= out.width
 
 
 def text(value: object, style: str = "") -> Text:

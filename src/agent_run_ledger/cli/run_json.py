@@ -89,7 +89,7 @@ def record_json(record: RecordView, store: Store | None) -> dict[str, object]:
         "tries": record.tries,
         "started_at": iso(record.started_at_ms),
         "ended_at": iso(record.ended_at_ms),
-        "duration_ms": record.ended_at_ms - record.started_at_ms,
+        "duration_ms": duration_ms(record),
         "stored_bytes": record.stored_bytes,
         "because": list(record.because),
         "error": record.error,
@@ -98,6 +98,13 @@ def record_json(record: RecordView, store: Store | None) -> dict[str, object]:
     if store is not None and record.kind in HAS_VALUE:
         found |= _value_json(read_value(store, record.record_id))
     return found
+
+
+def duration_ms(record: RecordView) -> int | None:
+    """Return how long the call took; None where it was abandoned (its record is of the next start) or a clock set."""
+    if record.kind is RecordKind.ABANDONED or record.ended_at_ms < record.started_at_ms:
+        return None
+    return record.ended_at_ms - record.started_at_ms
 
 
 def _value_json(value: ReadValue) -> dict[str, object]:

@@ -10,11 +10,23 @@ from rich.cells import cell_len
 from rich.text import Text
 from rich.tree import Tree
 
+from agent_run_ledger.cli.next_steps import shell_word
 from agent_run_ledger.cli.output import ascii_only, text
-from agent_run_ledger.cli.run_json import HAS_VALUE
+from agent_run_ledger.cli.parts import Parts
+from agent_run_ledger.cli.run_json import HAS_VALUE, duration_ms
 from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
 from agent_run_ledger.cli.value_text import value_lines, value_note
-from agent_run_ledger.cli.words import ago_words, clean, counted, duration_words, iso, size_words
+from agent_run_ledger.cli.words import (
+    ago_words,
+    clean,
+    clean_lines,
+    counted,
+    duration_words,
+    first_line,
+    iso,
+    listed,
+    size_words,
+)
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.run_view import AttemptView, DecisionView, RunView, StepView
 from agent_run_ledger.ledger.step_states import StepState
@@ -33,6 +45,7 @@ _SIGNS: dict[StepState, tuple[str, str, str]] = {
     StepState.RESCUED: ("!", "!", "yellow"),
     StepState.UNCERTAIN: ("?", "?", "magenta"),
     StepState.WAITING: ("·", "-", "dim"),
+    StepState.REMOVED: ("⊖", "%", "yellow"),
 }
 _WORD_WIDTH = max(len(state) for state in StepState)
 _NAME_WIDTH = 28
@@ -46,13 +59,13 @@ def run_tree(view: RunView, store: Store | None) -> Tree:
         ("run ", "bold"),
         text(row.run_id, "bold"),
         "  ",
-        text(state_words(row.state, view.live), STATE_STYLES[row.state]),
-        text(f" · {row.reason}") if row.reason else "",
+        text(state_words(row.state, view.live, taken_over=view.taken_over), STATE_STYLES[row.state]),
+        text(f" · {first_line(row.reason)}") if row.reason else "",
     )
     tree = Tree(head, guide_style="dim")
     tree.add(text(f"created {iso(row.created_at_ms)}, last change {_ago(row.updated_at_ms)}"))
     if view.input_names:
-        tree.add(text(f"inputs: {', '.join(view.input_names)}"))
+        tree.add(text(f"inputs: {listed(view.input_names)}"))
     if view.policy:
         tree.add(text(f"policy: {', '.join(f'{name} {value}' for name, value in view.policy.items())}"))
     _add_attempts(tree, view)
@@ -76,7 +89,7 @@ def step_tree(step: StepView, view: RunView, store: Store, *, full: bool) -> Tre
     tree = Tree(Text.assemble(("step ", "bold"), text(definition.name, "bold"), text(f" of run {view.row.run_id}")))
     tree.add(_state_text(step.state, padded=False))
     if definition.depends_on:
-        tree.add(text(f"depends on {', '.join(definition.depends_on)}"))
+        tree.add(text(f"depends on {listed(definition.depends_on)}"))
     if definition.version not in ("", "1"):
         tree.add(text(f"version {definition.version}"))
     if definition.code_hex:
@@ -84,7 +97,7 @@ def step_tree(step: StepView, view: RunView, store: Store, *, full: bool) -> Tre
     for record in step.records:
         current = step.current is not None and step.current.record_id == record.record_id
         branch = tree.add(_record_line(record, current=current))
-        _add_reasons(branch, record)
+        _add_reasons(branch, record, full=full)
         _add_value(branch, store, record, full=full)
     for mark in step.in_flight:
         tree.add(_mark_text(mark, step.state))
@@ -97,30 +110,41 @@ def _add_attempts(tree: Tree, view: RunView) -> None:
         branch.add(_attempt_line(attempt))
 
 
-def _attempt_line(attempt: AttemptView) -> Text:
-    parts = [f"started {iso(attempt.started_at_ms)}"]
+def _attempt_line(attempt: AttemptView) -> Parts:
+    parts = [f"{attempt.number}  {attempt.end}: started {iso(attempt.started_at_ms)}"]
     if attempt.ended_at_ms is not None:
-        parts.append(duration_words(attempt.ended_at_ms - attempt.started_at_ms))
+        parts.append(attempt_duration(attempt))
     if attempt.holder.pid is not None:
         parts.append(f"process {attempt.holder.pid} on {attempt.holder.host}")
     if attempt.reason:
-        parts.append(attempt.reason)
-    return text(f"{attempt.number}  {attempt.end}: {' · '.join(parts)}")
+        parts.append(first_line(attempt.reason))
+    return Parts(parts)
+
+
+def attempt_duration(attempt: AttemptView) -> str:
+    """Return how long an attempt took in words; "?" without an end, "clock changed" where nobody can say."""
+    if attempt.clock_changed:
+        return "clock changed"
+    return "?" if attempt.ended_at_ms is None else duration_words(attempt.ended_at_ms - attempt.started_at_ms)
 
 
 def _steps_words(view: RunView) -> str:
-    counts = Counter(step.state for step in view.steps)
+    present = [step for step in view.steps if step.defined]
+    counts = Counter(step.state for step in present)
     parts = [f"{counts[state]} {state}" for state in StepState if counts[state]]
-    return f"{counted(len(view.steps), 'step')}: {', '.join(parts)}" if parts else "no steps"
+    words = f"{counted(len(present), 'step')}: {', '.join(parts)}" if parts else "no steps"
+    removed = len(view.steps) - len(present)
+    return f"{words}; and {removed} removed from the pipeline" if removed else words
 
 
 def _step_line(step: StepView, width: int) -> Text:
     name = clean(step.definition.name)
     line = _state_text(step.state)
     line.append(f"  {name}{' ' * max(0, width - cell_len(name))}")
-    record = step.current
-    if record is not None:
-        line.append(f"  {_record_words(record)}", "dim")
+    if step.in_flight:
+        line.append(f"  attempt {step.in_flight[-1].attempt}", "dim")
+    elif step.current is not None:
+        line.append(f"  {' · '.join(_record_parts(step.current))}", "dim")
     needs = step.definition.depends_on
     if needs:
         line.append_text(text(f"  {'<-' if ascii_only() else '←'} {_shortened(needs)}", "dim"))
@@ -145,13 +169,18 @@ def _state_text(state: StepState, *, padded: bool = True) -> Text:
     return Text(f"{plain if ascii_only() else sign} {word}", style=style, overflow="fold")
 
 
-def _record_words(record: RecordView) -> str:
-    parts = [f"attempt {record.attempt}", duration_words(record.ended_at_ms - record.started_at_ms)]
+def _record_parts(record: RecordView) -> list[str]:
+    parts = [f"attempt {record.attempt}"]
+    if record.kind is RecordKind.ABANDONED:  # its end is the next attempt's start: no duration
+        parts += [f"started {iso(record.started_at_ms)}", "not known how long"]
+    else:
+        took_ms = duration_ms(record)
+        parts.append("clock changed" if took_ms is None else duration_words(took_ms))
     if record.kind is RecordKind.RESULT:
         parts.append("erased" if record.erased else size_words(record.stored_bytes))
     if record.tries > 1:
         parts.append(f"try {record.tries}")
-    return " · ".join(parts)
+    return parts
 
 
 def _add_history(branch: Tree, step: StepView) -> None:
@@ -160,19 +189,29 @@ def _add_history(branch: Tree, step: StepView) -> None:
         _add_reasons(branch, step.current)
     for record in step.records:
         if step.current is None or record.record_id != step.current.record_id:
-            line = _record_line(record, current=False)
-            branch.add(line.append_text(text(f" · {record.error}")) if record.error else line)
+            _add_reasons(branch.add(_record_line(record, current=False)), record)
     for mark in step.in_flight:
-        branch.add(_mark_text(mark, step.state))
+        branch.add(_mark_line(mark, step.state))
 
 
-def _add_reasons(branch: Tree, record: RecordView) -> None:
+def _add_reasons(branch: Tree, record: RecordView, *, full: bool = False) -> None:
     if record.because:
-        branch.add(text(f"ran again because {', '.join(record.because)} changed", "yellow"))
+        branch.add(text(f"ran again because {listed(record.because)} changed", "yellow"))
     if record.error:
-        branch.add(text(record.error, "red"))
+        branch.add(_error(record, full=full))
     if record.kind is RecordKind.ABANDONED:
         branch.add(text("nothing says how it ended: its cost is uncertain", "magenta"))
+
+
+def _error(record: RecordView, *, full: bool) -> Text:
+    """Return the error: its first line and where to find the rest, or all of its lines."""
+    if full:
+        return Text("\n".join(clean_lines(record.error)), "red", overflow="fold")
+    shown = first_line(record.error)
+    line = text(shown, "red")
+    if shown != record.error.strip():
+        line.append(f" (all of it: --step {shell_word(record.step)} --payloads)", "dim")
+    return line
 
 
 _KIND_WORDS = {
@@ -183,17 +222,20 @@ _KIND_WORDS = {
 }
 
 
-def _record_line(record: RecordView, *, current: bool) -> Text:
+def _record_line(record: RecordView, *, current: bool) -> Parts:
     kind = _KIND_WORDS.get(record.kind, record.kind.name.lower())
-    words = f"{kind}, {_record_words(record)}, ended {iso(record.ended_at_ms)}, leaf {record.leaf_index}"
-    return text(words, "" if current else "dim")
+    first, *others = _record_parts(record)
+    parts = [f"{kind}, {first}", *others]
+    if record.kind is not RecordKind.ABANDONED:
+        parts.append(f"ended {iso(record.ended_at_ms)}")
+    return Parts([*parts, f"leaf {record.leaf_index}"], "" if current else "dim")
 
 
-def _mark_text(mark: InFlight, state: StepState) -> Text:
+def _mark_line(mark: InFlight, state: StepState) -> Parts:
     began = f"started {_ago(mark.started_at_ms)} in attempt {mark.attempt}, try {mark.tries}"
     if state is StepState.RUNNING:
-        return text(began, "cyan")
-    return text(f"{began}; no attempt lives that could end it: its cost is uncertain", "magenta")
+        return Parts([began], "cyan")
+    return Parts([began, "no attempt lives that could end it: its cost is uncertain"], "magenta")
 
 
 def _add_value(branch: Tree, store: Store, record: RecordView, *, full: bool) -> None:

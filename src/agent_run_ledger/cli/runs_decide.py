@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 _CANCEL_ASKS = "Cancel run {run}? That is for ever: nothing will start it again."
 _TAKEOVER_ASKS = (
     "Take run {run} over? If another attempt still lives, it can write nothing more from now on: results it has not"
-    " recorded by then are lost, and what they cost is uncertain."
+    " recorded by then are lost, and what they cost is uncertain. The next execute() goes on at once, and what that"
+    " attempt had started runs again."
 )
 
 _DONE = {
-    RunEvent.QUARANTINE: "is in QUARANTINE: every start is refused until `arl runs release`",
+    RunEvent.QUARANTINE: "is in QUARANTINE: every start is refused until `{release}`",
     RunEvent.RELEASE: "is released: the next execute() goes on where it was",
-    RunEvent.TAKEOVER: "is taken over: an attempt that held it can write nothing more",
+    RunEvent.TAKEOVER: "is taken over: an attempt that held it can write nothing more, and the next execute() goes on",
     RunEvent.CANCEL: "is cancelled for ever; what is recorded stays readable",
 }
 
@@ -38,7 +39,7 @@ def release(run: RunId, reason: Reason, actor: Actor = None, db: Db = None, as_j
 def takeover(
     run: RunId, reason: Reason, actor: Actor = None, yes: Yes = False, db: Db = None, as_json: Json = False
 ) -> None:
-    """Take a stuck run over: the attempt that holds it, dead or alive, can write nothing more."""
+    """Take a stuck run over: the attempt that holds it can write nothing more, and the next execute() goes on."""
     _confirm(_TAKEOVER_ASKS, run, yes=yes)
     _decide(run, RunEvent.TAKEOVER, reason=reason, actor=actor, db=db, as_json=as_json)
 
@@ -52,8 +53,9 @@ def cancel(
 
 
 def _decide(run_id: str, event: RunEvent, *, reason: str, actor: str | None, db: str | None, as_json: bool) -> None:
+    from agent_run_ledger.cli.next_steps import run_command
     from agent_run_ledger.cli.output import print_json, say
-    from agent_run_ledger.cli.settings import actor_setting
+    from agent_run_ledger.cli.settings import actor_setting, db_setting
     from agent_run_ledger.cli.stores import deciding
     from agent_run_ledger.cli.words import clean
     from agent_run_ledger.runs.operate import decide
@@ -64,7 +66,8 @@ def _decide(run_id: str, event: RunEvent, *, reason: str, actor: str | None, db:
     if as_json:
         print_json(_decision_json(row, event, reason, who))
     else:
-        say(f"run {clean(run_id)} {_DONE[event]}")
+        release = run_command(db_setting(db), "release", run_id, "--reason ...")
+        say(f"run {clean(run_id)} {_DONE[event].format(release=release)}")
 
 
 def _decision_json(row: RunRow, event: RunEvent, reason: str, actor: str) -> dict[str, object]:

@@ -11,19 +11,23 @@ from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.kernel.states import RunState
 
 if TYPE_CHECKING:
+    from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.views import RunSummary
 
+PAGE = 20
 State = Annotated[RunState | None, typer.Option("--state", help="Only runs in this state.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")]
 Before = Annotated[str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one.")]
 
 
 def list_command(
-    state: State = None, limit: Limit = 20, before: Before = None, db: Db = None, as_json: Json = False
+    state: State = None, limit: Limit = PAGE, before: Before = None, db: Db = None, as_json: Json = False
 ) -> None:
     """List runs, newest first, with the state they are recorded in and whether an attempt of them lives now."""
-    from agent_run_ledger.cli.output import print_json
+    from agent_run_ledger.cli.output import print_json, say
+    from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.cli.words import clean
     from agent_run_ledger.ledger.views import list_runs
 
     with reading(db) as store:
@@ -34,9 +38,13 @@ def list_command(
         runs = [summary_json(summary) for summary in page]
         print_json({"runs": runs, "next_before": page[-1].row.run_id if more else None})
         return
-    _print_table(page, where)
+    if not page:
+        what = f"{'' if state is None else f'{state} '}runs"
+        say(f"no {what} in {clean(where)}" if before is None else f"no {what} older than {clean(before)}")
+        return
+    _print_table(page)
     if more:
-        _point_on(page[-1].row.run_id)
+        _point_on(db_setting(db), page[-1].row.run_id, state=state, limit=limit)
 
 
 def summary_json(summary: RunSummary) -> dict[str, object]:
@@ -60,9 +68,11 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
     }
 
 
-def state_words(state: RunState, live: bool | None) -> str:
+def state_words(state: RunState, live: bool | None, *, taken_over: bool = False) -> str:
     """Return the state as people should read it: a run that nobody works on is not just "running"."""
     if state is RunState.RUNNING:
+        if taken_over and live is not False:
+            return "running (taken over)"
         return {True: "running", False: "running (no live attempt)", None: "running (live attempt unknown)"}[live]
     return f"{state} (a body still runs)" if live else str(state)
 
@@ -77,35 +87,28 @@ STATE_STYLES = {
 }
 
 
-def _print_table(page: list[RunSummary], where: str) -> None:
-    from agent_run_ledger.cli.output import new_table, say, show, text
-    from agent_run_ledger.cli.words import ago_words, clean
+def _print_table(page: list[RunSummary]) -> None:
+    from agent_run_ledger.cli.output import new_table, show, text
+    from agent_run_ledger.cli.words import ago_words, first_line
 
-    if not page:
-        say(f"no such run in {clean(where)}")
-        return
     table = new_table("RUN", "STATE", "ATTEMPT", "STEPS", "UPDATED", right=("ATTEMPT", "STEPS"))
     now_ms = time.time_ns() // 1_000_000
     for summary in page:
         row = summary.row
         state = text(state_words(row.state, summary.live), STATE_STYLES[row.state])
         if row.reason:
-            state.append_text(text(f" · {row.reason}", "dim"))
+            state.append_text(text(f" · {first_line(row.reason)}", "dim"))
         total = "?" if summary.steps_total is None else str(summary.steps_total)
         steps = text(f"{summary.steps_recorded}/{total}")
         table.add_row(text(row.run_id), state, text(row.attempt), steps, text(ago_words(row.updated_at_ms, now_ms)))
     show(table)
 
 
-def _point_on(run_id: str) -> None:
+def _point_on(store: Setting, run_id: str, *, state: RunState | None, limit: int) -> None:
+    from agent_run_ledger.cli.next_steps import next_command, shell_word
     from agent_run_ledger.cli.output import note
-    from agent_run_ledger.cli.words import clean
 
-    note(f"more: arl runs list --before {quoted(clean(run_id))}")
-
-
-def quoted(word: str) -> str:
-    """Return a word as a shell takes it."""
-    import shlex
-
-    return shlex.quote(word)
+    same = [*([] if state is None else ["--state", str(state)]), *([] if limit == PAGE else ["--limit", str(limit)])]
+    # One word, so that a run id may begin with "-".
+    before = f"--before={shell_word(run_id)}" if run_id.startswith("-") else f"--before {shell_word(run_id)}"
+    note(f"more: {next_command(store, 'runs', 'list', *same, before)}")

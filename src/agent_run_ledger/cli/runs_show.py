@@ -27,6 +27,7 @@ def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, 
     from agent_run_ledger.cli import output
     from agent_run_ledger.cli.run_json import run_json, step_json
     from agent_run_ledger.cli.run_tree import run_tree, step_tree
+    from agent_run_ledger.cli.words import listed
     from agent_run_ledger.errors import Refused
     from agent_run_ledger.ledger.run_view import view_run
     from agent_run_ledger.ledger.views import require_run
@@ -40,7 +41,7 @@ def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, 
         return
     chosen = next((one for one in view.steps if one.definition.name == step), None)
     if chosen is None:
-        known = ", ".join(one.definition.name for one in view.steps)
+        known = listed([one.definition.name for one in view.steps])
         raise Refused(f"run {run_id!r} has no step {step!r}", code="no_step", hint=f"it has: {known}")
     if as_json:
         output.print_json({"run_id": run_id, "step": step_json(chosen, view, store)})

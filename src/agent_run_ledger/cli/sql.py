@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent_run_ledger.cli.options import Db, Json
-from agent_run_ledger.cli.output import new_table, note, print_json, show, text
+from agent_run_ledger.cli.output import fits, new_grid, new_table, note, print_json, show, text
 from agent_run_ledger.cli.words import counted
 from agent_run_ledger.errors import Misuse
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
     from agent_run_ledger.store.sqlite import Rows
 
 Statement = Annotated[str, typer.Argument(metavar="SELECT", help="One statement.")]
@@ -61,14 +64,27 @@ def _print_lines(rows: Rows) -> None:
 
 
 def _print_table(rows: Rows) -> None:
-    table = new_table(*rows.columns)
-    count = 0
-    for row in rows:
-        table.add_row(*(text(_cell(value)) for value in _checked(row, rows.columns)))
-        count += 1
+    cells = [[_cell(value) for value in _checked(row, rows.columns)] for row in rows]
     if rows.columns:
-        show(table)
-    note(counted(count, "row"))
+        table = new_table(*rows.columns)
+        for row in cells:
+            table.add_row(*map(text, row))
+        if fits(table) or not cells:
+            show(table)
+        else:
+            show(*_records(rows.columns, cells))
+    note(counted(len(cells), "row"))
+
+
+def _records(columns: tuple[str, ...], cells: list[list[str]]) -> list[Text | Table]:
+    """Return each row as lines of "column: value", for tables that are wider than the terminal."""
+    shown: list[Text | Table] = []
+    for number, row in enumerate(cells, 1):
+        record = new_grid()
+        for name, value in zip(columns, row, strict=True):
+            record.add_row(text(f"{name}:", "dim"), text(value))
+        shown += [text(f"row {number}", "bold"), record]
+    return shown
 
 
 def _checked(row: tuple[object, ...], columns: tuple[str, ...]) -> tuple[object, ...]:

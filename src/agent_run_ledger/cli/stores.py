@@ -7,7 +7,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from agent_run_ledger.cli.settings import db_setting
+from agent_run_ledger.cli.next_steps import no_store_hint, with_store
+from agent_run_ledger.cli.settings import Setting, db_setting
+from agent_run_ledger.errors import LedgerError
 
 if TYPE_CHECKING:
     from agent_run_ledger.runs.attempt import Context
@@ -21,11 +23,13 @@ def reading(db: str | None) -> Generator[SqliteStore, None, None]:
     """Open the configured store for reading and close it at the end; a missing one is never created."""
     from agent_run_ledger.store import open_sqlite
 
-    store = open_sqlite(db_setting(db).value, create=False, readonly=True)
-    try:
-        yield store
-    finally:
-        store.close()
+    setting = db_setting(db)
+    with hints_for(setting):
+        store = open_sqlite(setting.value, create=False, readonly=True)
+        try:
+            yield store
+        finally:
+            store.close()
 
 
 def open_writable(path: str, *, create: bool) -> SqliteStore:
@@ -47,8 +51,20 @@ def deciding(db: str | None) -> Generator[Context, None, None]:
     from agent_run_ledger.entropy import SystemEntropy
     from agent_run_ledger.runs.attempt import Context
 
-    store = open_writable(db_setting(db).value, create=False)
+    setting = db_setting(db)
+    with hints_for(setting):
+        store = open_writable(setting.value, create=False)
+        try:
+            yield Context(store=store, clock=SystemClock(), entropy=SystemEntropy(), limit_bytes=LIMIT_BYTES)
+        finally:
+            store.close()
+
+
+@contextmanager
+def hints_for(setting: Setting) -> Generator[None, None, None]:
+    """Complete the hints of errors from below, which do not know how this store was named to the command line."""
     try:
-        yield Context(store=store, clock=SystemClock(), entropy=SystemEntropy(), limit_bytes=LIMIT_BYTES)
-    finally:
-        store.close()
+        yield
+    except LedgerError as error:
+        error.hint = no_store_hint(setting) if error.code == "no_store" else with_store(error.hint, setting)
+        raise

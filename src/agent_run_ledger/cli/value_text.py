@@ -1,4 +1,4 @@
-"""A recorded value as lines for a terminal: the value where this program can build it, else its stored form."""
+"""A recorded value as lines for a terminal: the value where this program can build it, else its stored form in words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pprint
 from typing import cast
 
 from agent_run_ledger.cli.words import clean, clean_lines, counted
+from agent_run_ledger.ledger.stored_words import in_words
 from agent_run_ledger.ledger.values import ReadValue
 
 MAX_LINES = 40
@@ -34,7 +35,7 @@ def value_note(value: ReadValue) -> str:
 
 def _text(value: ReadValue) -> str:
     if not value.decoded:
-        return "" if value.stored is None else _json(value.stored)
+        return "" if value.stored is None else _stored(value.stored)
     if isinstance(value.value, str):
         return value.value
     if _is_json(value.value):
@@ -42,7 +43,12 @@ def _text(value: ReadValue) -> str:
     try:
         return pprint.pformat(value.value, width=_WIDTH, sort_dicts=False)
     except Exception:  # a repr of the user's classes may do anything
-        return _json(value.stored)
+        return _stored(value.stored)
+
+
+def _stored(node: object) -> str:
+    words = in_words(node)
+    return words if isinstance(words, str) else _json(words)
 
 
 def _json(value: object) -> str:

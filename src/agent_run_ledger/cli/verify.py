@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent_run_ledger.cli.next_steps import next_command
 from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.cli.output import print_json, progress, say
 from agent_run_ledger.cli.words import clean, counted
@@ -37,6 +38,7 @@ class Noted:
 
 def verify(since: Since = None, inclusion: Inclusion = None, db: Db = None, as_json: Json = False) -> None:
     """Check every leaf, record, tile and row against the log; contradictions are listed, with exit code 6."""
+    from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
 
     noted = None if since is None else parse_noted(since)
@@ -46,7 +48,7 @@ def verify(since: Since = None, inclusion: Inclusion = None, db: Db = None, as_j
                 raise Misuse("--since and --inclusion are two different checks", code="usage", hint="give one of them")
             _prove(store, inclusion, as_json=as_json)
         else:
-            _verify(store, noted, as_json=as_json)
+            _verify(store, noted, as_json=as_json, again=next_command(db_setting(db), "verify", "--since"))
 
 
 def parse_noted(text: str) -> Noted:
@@ -60,7 +62,7 @@ def parse_noted(text: str) -> Noted:
     raise Misuse(f"{text!r} is no SIZE:ROOT", code="usage", hint="take the line that `arl verify` printed")
 
 
-def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool) -> None:
+def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool, again: str) -> None:
     from agent_run_ledger.ledger.verify import verify_extends, verify_log
 
     reader = store.reader()
@@ -70,10 +72,16 @@ def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool) -> None:
     if as_json:
         print_json(_report_json(report, noted, extends))
     else:
-        _print_report(report, noted, extends, store.location)
+        _print_report(report, noted, extends, store.location, again)
     if not report.ok:
         places = counted(report.problem_count, "place")
         raise Tampered(f"{store.location} contradicts its log in {places}", code="problems")
+    if noted is not None and noted.size > report.leaves:
+        raise Tampered(
+            f"{store.location} has {leaves_words(report.leaves)}, fewer than the {noted.size:,} that were noted",
+            code="log_shorter",
+            hint="this log is shorter than the noted size: it may be an older copy, or the end was cut off",
+        )
     if extends is False:
         raise Tampered(
             f"{store.location} does not extend the log that was noted",
@@ -97,7 +105,12 @@ def _report_json(report: Report, noted: Noted | None, extends: bool | None) -> d
     }
 
 
-def _print_report(report: Report, noted: Noted | None, extends: bool | None, where: str) -> None:
+def leaves_words(count: int) -> str:
+    """Return "1 leaf", "20 leaves"."""
+    return "1 leaf" if count == 1 else f"{count:,} leaves"
+
+
+def _print_report(report: Report, noted: Noted | None, extends: bool | None, where: str, again: str) -> None:
     say(f"store    {clean(where)}")
     say(f"log id   {report.log_id_hex}")
     say(f"leaves   {report.leaves:,}")
@@ -105,8 +118,10 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, whe
     say(f"runs     {report.runs:,}")
     say(f"root     {report.root_hex or 'none: leaves are missing'}")
     if noted is not None:
-        verdict = "is extended" if extends else "is NOT extended"
-        say(f"since    {noted.size}:{noted.root.hex()} {verdict} by this log")
+        verdict = "is extended by this log" if extends else "is NOT extended by this log"
+        if noted.size > report.leaves:
+            verdict = "is longer than this log, which may be an older copy"
+        say(f"since    {noted.size}:{noted.root.hex()} {verdict}")
     for problem in report.problems:
         place = "store" if problem.leaf_index is None else f"leaf {problem.leaf_index}"
         say(f"problem  {place}: {clean(problem.text)}")
@@ -116,7 +131,7 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, whe
     if report.ok and extends is not False:
         say("")
         say("Note this outside the store, and give it to the next check, to see that nothing before was changed:")
-        say(f"arl verify --since {report.leaves}:{report.root_hex}")
+        say(f"{again} {report.leaves}:{report.root_hex}")
 
 
 def _prove(store: SqliteStore, index: int, *, as_json: bool) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
+MAX_LISTED = 20
+MAX_ERROR = 300
 _KIB = 1024
 
 
@@ -35,9 +38,9 @@ def size_words(count: int) -> str:
 
 
 def duration_words(duration_ms: int) -> str:
-    """Return a duration as "7 ms", "1.25 s", "2 min 05 s", "3 h 10 min"; a negative one (a clock set back) as "?"."""
+    """Return a duration as "7 ms", "1.25 s", "2 min 05 s", "3 h 10 min"; a negative one as "clock changed"."""
     if duration_ms < 0:
-        return "?"
+        return "clock changed"
     if duration_ms < 1000:
         return f"{duration_ms} ms"
     seconds = duration_ms / 1000
@@ -72,6 +75,21 @@ def iso(time_ms: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Return "1 step", "20 steps", "1,000 steps"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(names: Sequence[str], *, limit: int = MAX_LISTED) -> str:
+    """Return the names with commas, at most `limit`, and then how many more there are."""
+    if len(names) <= limit:
+        return ", ".join(names)
+    return f"{', '.join(names[:limit])}, and {len(names) - limit:,} more (all with --json)"
+
+
+def first_line(text: str, *, limit: int = MAX_ERROR) -> str:
+    """Return the first line that says something, at most `limit` characters; "…" ends what was cut."""
+    whole = text.strip()
+    line = whole.splitlines()[0].rstrip() if whole else ""
+    kept = line if len(line) <= limit else line[:limit].rstrip()
+    return kept if kept == whole else f"{kept} …"
 
 
 def _code_of(character: str) -> str:

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final, cast
 
-from agent_run_ledger.codecs.refusal import Refusal, type_name
+from agent_run_ledger.codecs.refusal import Refusal, type_name, written_name
 from agent_run_ledger.errors import ClassGone
 
 _LOCAL_HINT: Final = "define the class at the top level of a module"
@@ -15,7 +15,7 @@ _LOCAL_HINT: Final = "define the class at the top level of a module"
 
 def class_path(kind: type) -> str:
     """Return "module:qualname"; raise Refusal unless that name leads back to this very class."""
-    path = f"{kind.__module__}:{kind.__qualname__}"
+    path = written_name(f"{kind.__module__}:{kind.__qualname__}", kind)
     if "<locals>" in path:
         raise Refusal(f"the class {type_name(kind)} is local to a function", kind=kind, hint=_LOCAL_HINT)
     try:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from types import CoroutineType
 from typing import Final, cast
 
 from agent_run_ledger.codecs import rescued
@@ -23,6 +24,7 @@ _LIBRARIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 
 _LIBRARY_OF_TAG: Final = {tag: library for library, (_, tags) in _LIBRARIES.items() for tag in tags}
 _TAGS_WITHOUT_FAMILY: Final = {CODEC.tag: CODEC, **{form.tag: form for form in rescued.FORMS}}
+_COROUTINE_HINT: Final = "the step returned a coroutine: make the function that wraps it async, or await it"
 _BUILTINS: Final = (dict, list, tuple, set, frozenset, str, int, float, bytes)
 
 
@@ -64,6 +66,8 @@ def form_by_tag(tag: object) -> Form:
 def why_not(kind: type) -> tuple[str, str]:
     """Return (reason, hint) for a type that has no stored form."""
     name = type_name(kind)
+    if issubclass(kind, CoroutineType):
+        return f"a {name} has no stored form", _COROUTINE_HINT
     for builtin in _BUILTINS:
         if issubclass(kind, builtin):
             return f"{name}, a subclass of {builtin.__name__}, has no exact stored form", CODEC_HINT

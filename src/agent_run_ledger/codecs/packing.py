@@ -9,12 +9,12 @@ from typing import Final
 import orjson
 
 from agent_run_ledger.codecs.equality import difference
-from agent_run_ledger.codecs.plain import is_plain
+from agent_run_ledger.codecs.plain import has_whole_float, is_plain
 from agent_run_ledger.codecs.refusal import type_name
 from agent_run_ledger.codecs.tagging import STRICT, Writer, plain_bytes, tagged_bytes, tree, write
 from agent_run_ledger.codecs.untagging import decode
 from agent_run_ledger.errors import Tampered, Unstorable
-from agent_run_ledger.kernel.canonical import NotCanonical
+from agent_run_ledger.kernel.canonical import Json, NotCanonical
 from agent_run_ledger.kernel.digests import value_sha256
 
 RAW: Final = 0
@@ -55,11 +55,11 @@ def pack(value: object, *, limit_bytes: int) -> Packed:
         decoded = orjson.loads(encoded)
         # Equal bytes of equal values show equal types: orjson writes no two plain values of different type alike.
         if decoded == value and orjson.dumps(decoded, option=STRICT) == encoded:
-            return _packed(encoded, decoded, value_sha256(decoded), finite=True)
+            return _packed(encoded, decoded, _plain_sha256(decoded, limit), finite=True)
     encoded = tagged_bytes(value, max_nodes=limit)
     _check_size(value, encoded, limit)
     decoded = _proven_copy(value, encoded)
-    writer = Writer(digest=True)
+    writer = Writer(digest=True, max_nodes=limit)
     digest = value_sha256(write(decoded, writer))
     return _packed(encoded, decoded, digest, finite=not writer.non_finite)
 
@@ -88,14 +88,24 @@ def unpack(encoding: int, payload: bytes, *, limit_bytes: int = MAX_PAYLOAD_BYTE
 def value_digest(value: object) -> bytes:
     """Return the 32-byte digest of a value: the same for the value and for what its stored form restores.
 
+    Values that differ in type anywhere have different digests: 1, 1.0, True and "1" are four inputs. The order of a
+    dict's or set's members is no part of it.
+
     Raises NotFinite with the path of a NaN or an infinity, and Unstorable as `encode` does.
     """
-    if is_plain(value):
+    if is_plain(value, for_digest=True):
         try:
             return value_sha256(value)
         except NotCanonical:  # a lone surrogate, which the tree tags
             pass
     return value_sha256(tree(value))
+
+
+def _plain_sha256(value: Json, max_nodes: int) -> bytes:
+    """Return the digest of a value that is its own stored form, and mostly its own digest tree as well."""
+    if has_whole_float(value):
+        return value_sha256(write(value, Writer(digest=True, max_nodes=max_nodes)))
+    return value_sha256(value)
 
 
 def _proven_copy(value: object, encoded: bytes) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeGuard, cast
 
 from agent_run_ledger.kernel.canonical import MAX_INT, Json
@@ -18,22 +18,25 @@ MAX_NODES: Final = 2**24
 """Values within one value. Shared references are written out once per use, so a small object graph can be huge."""
 
 
-def is_plain(value: object, *, max_nodes: int = MAX_NODES) -> TypeGuard[Json]:
+def is_plain(value: object, *, max_nodes: int = MAX_NODES, for_digest: bool = False) -> TypeGuard[Json]:
     """Return whether `value` is its own stored form: exactly dict, list, str, int, float, bool and None.
+
+    With `for_digest`, whether it is its own digest tree as well: no float in it is a whole number.
 
     False for every subclass, for keys that are no str, for a dict that holds the tag key, for an integer of 2**53 or
     more, for NaN, infinities and -0.0, beyond MAX_DEPTH levels (so for every cycle) and beyond `max_nodes` values.
     Lone surrogates are not looked for: orjson and `canonical` refuse them, and the caller then takes the slow path.
     """
+    is_leaf = _is_digest_leaf if for_digest else is_plain_leaf
     if type(value) is not dict and type(value) is not list:
-        return is_plain_leaf(value)
+        return is_leaf(value)
     level: list[object] = [value]
     nodes = 0
     for _ in range(MAX_DEPTH):
         below: list[object] = []
         for container in level:
             nodes += len(cast("list[object]", container))
-            if nodes > max_nodes or not _collect(container, below):
+            if nodes > max_nodes or not _collect(container, below, is_leaf):
                 return False
         if not below:
             return True
@@ -56,7 +59,43 @@ def is_plain_float(value: float) -> bool:
     return math.isfinite(value) and (value != 0.0 or math.copysign(1.0, value) > 0)
 
 
-def _collect(container: object, below: list[object]) -> bool:
+def is_well_formed(value: object) -> bool:
+    """Return whether a string has a UTF-8 form, that is, no lone surrogate."""
+    string = cast("str", value)
+    if string.isascii():
+        return True
+    try:
+        string.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_digest_leaf(value: object) -> bool:
+    """Return whether a leaf is plain and no float that canonical JSON writes as it writes an integer."""
+    if type(value) is float:
+        return math.isfinite(value) and not value.is_integer()
+    return is_plain_leaf(value)
+
+
+def has_whole_float(value: Json) -> bool:
+    """Return whether a float in a plain value is a whole number, which the tree for digests tags."""
+    level: list[Json] = [value]
+    while level:
+        below: list[Json] = []
+        for item in level:
+            kind = type(item)
+            if kind is list:
+                below += cast("list[Json]", item)
+            elif kind is dict:
+                below += cast("dict[str, Json]", item).values()
+            elif kind is float and cast("float", item).is_integer():
+                return True
+        level = below
+    return False
+
+
+def _collect(container: object, below: list[object], is_leaf: Callable[[object], bool]) -> bool:
     """Check the direct children of an exact dict or list and append the containers among them to `below`."""
     if type(container) is dict:
         for key in cast("dict[object, object]", container):
@@ -71,6 +110,6 @@ def _collect(container: object, below: list[object]) -> bool:
             continue
         if kind is dict or kind is list:
             below.append(child)
-        elif not is_plain_leaf(child):
+        elif not is_leaf(child):
             return False
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from agent_run_ledger.codecs.plain import is_well_formed
 from agent_run_ledger.errors import LedgerError, Misuse, Unstorable
 from agent_run_ledger.kernel.canonical import child_path
 
@@ -85,6 +86,14 @@ def type_name(kind: type) -> str:
     """Return the name of a type for messages: `int`, `decimal.Decimal`."""
     module, name = str(kind.__module__), str(kind.__qualname__)
     return name if module == "builtins" else f"{module}.{name}"
+
+
+def written_name(name: str, kind: type) -> str:
+    """Return a name that stands as it is in the stored form of a `kind`; raise Refusal for a lone surrogate in it."""
+    if not is_well_formed(name):
+        reason = f"the name {name!a} in a {type_name(kind)} is no well-formed string"
+        raise Refusal(reason, kind=kind, hint="use names without lone surrogates")
+    return name
 
 
 def segment_of(key: object) -> str:

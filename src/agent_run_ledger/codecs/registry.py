@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from agent_run_ledger.codecs.forms import Body, Form, Parts, text
+from agent_run_ledger.codecs.plain import is_well_formed
 from agent_run_ledger.codecs.refusal import Refusal, type_name
 from agent_run_ledger.errors import ClassGone, LedgerError, Misuse
 
@@ -44,8 +45,8 @@ def register_codec(cls: type[T], *, name: str, encode: Callable[[T], object], de
 
     if not isinstance(cast("object", cls), type) or cls in EXACT or cls in (list, bool, type(None)):
         raise Misuse(f"{cls!r} cannot have a codec: it is no class, or it is stored as it is", code="codec_refused")
-    if not name:
-        raise Misuse(f"the codec for {type_name(cls)} needs a name", code="codec_refused")
+    if not name or not is_well_formed(name):
+        raise Misuse(f"the codec for {type_name(cls)} needs a name of whole characters", code="codec_refused")
     with _lock:
         for taken in (_by_class.get(cls), _by_name.get(name)):
             if taken is not None:

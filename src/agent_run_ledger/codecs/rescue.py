@@ -10,10 +10,10 @@ import orjson
 
 from agent_run_ledger.codecs.instance_state import state_of
 from agent_run_ledger.codecs.lookup import form_of
-from agent_run_ledger.codecs.plain import TAG
+from agent_run_ledger.codecs.plain import TAG, is_well_formed
 from agent_run_ledger.codecs.refusal import type_name
 from agent_run_ledger.codecs.rescued import RESCUED, TRUNCATED, UNSTORABLE
-from agent_run_ledger.codecs.tagging import STRICT, Writer, has_plain_keys, is_well_formed
+from agent_run_ledger.codecs.tagging import STRICT, Writer, has_plain_keys
 from agent_run_ledger.kernel.canonical import Json
 
 _MAX_DEPTH: Final = 50

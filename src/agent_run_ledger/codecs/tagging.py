@@ -10,7 +10,7 @@ import orjson
 from agent_run_ledger.codecs.equality import difference
 from agent_run_ledger.codecs.forms import Form
 from agent_run_ledger.codecs.lookup import form_of, why_not
-from agent_run_ledger.codecs.plain import MAX_DEPTH, MAX_NODES, TAG, is_plain, is_plain_leaf
+from agent_run_ledger.codecs.plain import MAX_DEPTH, MAX_NODES, TAG, is_plain, is_plain_leaf, is_well_formed
 from agent_run_ledger.codecs.refusal import CODEC_HINT, Refusal, segment_of, type_name
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.canonical import Json, canonical
@@ -51,8 +51,9 @@ def tagged_bytes(value: object, *, max_nodes: int = MAX_NODES) -> bytes:
 def tree(value: object, *, finite: bool = True) -> Json:
     """Return the tagged JSON tree that digests are taken over: equal for a value and for what its stored form restores.
 
-    As `encode` writes it, with the members of dicts in canonical key order where they are pairs. With `finite`, NaN
-    and infinities raise NotFinite with their path; otherwise they are tagged. Raises Unstorable as `encode` does.
+    As `encode` writes it, with the members of dicts in canonical key order where they are pairs, and with a tag on
+    every float that is a whole number, since canonical JSON writes 1.0 as it writes 1. With `finite`, NaN and
+    infinities raise NotFinite with their path; otherwise they are tagged. Raises Unstorable as `encode` does.
     """
     return write(value, Writer(digest=True, finite=finite))
 
@@ -95,6 +96,9 @@ class Writer:
         """Return the stored form of one value; raise Refusal."""
         kind: type = type(value)
         if is_plain_leaf(value) and (kind is not str or is_well_formed(value)):
+            if kind is float and self.digest and cast("float", value).is_integer():
+                # Not a level of depth: what can be stored always has a digest.
+                return {TAG: "float", "v": repr(value)}
             return cast("Json", value)
         try:
             if kind is list:
@@ -221,8 +225,10 @@ class Writer:
         """Remember that a NaN or an infinity was met; raise Refusal where only finite numbers are allowed."""
         self.non_finite = True
         if self.finite:
-            hint = "NaN differs from itself: pass None or a string"
-            raise Refusal(f"{value!s} has no digest", kind=type(value), code="not_finite", hint=hint)
+            text = str(value)
+            why = "NaN differs from itself" if "nan" in text.lower() else "an infinity is no JSON number"
+            hint = f"{why}: pass None or a string"
+            raise Refusal(f"{text} has no digest", kind=type(value), code="not_finite", hint=hint)
 
     def _enter(self, value: object, levels: int) -> None:
         self.depth += levels
@@ -235,18 +241,6 @@ class Writer:
         if self.nodes_left < 0:
             reason = f"it has more than {self.max_nodes:,} parts, each use of a shared part counted"
             raise Refusal(reason, kind=object, code="too_large")
-
-
-def is_well_formed(value: object) -> bool:
-    """Return whether a string has a UTF-8 form, that is, no lone surrogate."""
-    string = cast("str", value)
-    if string.isascii():
-        return True
-    try:
-        string.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def has_plain_keys(keys: Iterable[object]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Final, TypeAlias, cast
 
 import orjson
@@ -57,12 +58,21 @@ def is_fast(tree: object) -> bool:
 
 
 def child_path(path: str, key: object) -> str:
-    """Return the path of `key` below `path`: `$.name` for identifiers, `$["other name"]` for other strings, `$[3]`."""
+    """Return the path of `key` below `path`: `$.name` for identifiers, `$["other name"]` for other strings, `$[3]`.
+
+    A lone surrogate is written as JSON escapes it, so that the path itself can be printed and stored.
+    """
     if type(key) is str and key.isidentifier():
         return f"{path}.{key}"
     if type(key) is str:
-        return f"{path}[{orjson.dumps(key.encode('utf-8', 'replace').decode('utf-8')).decode('utf-8')}]"
+        halves = re.split("([\ud800-\udfff])", key)  # what is no half of a pair here stands alone
+        shown = [f"\\u{ord(part):04x}" if at % 2 else _escaped(part) for at, part in enumerate(halves)]
+        return f'{path}["{"".join(shown)}"]'
     return f"{path}[{key!r}]"
+
+
+def _escaped(text: str) -> str:
+    return orjson.dumps(text).decode("utf-8")[1:-1]
 
 
 def _fast(tree: object) -> bytes | None:

@@ -13,7 +13,7 @@ from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.opened import OpenedStore
-from agent_run_ledger.runs.steps import Environment, Step, parse_on_change
+from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,7 +63,7 @@ class RunLedger:
         if type(max_payload_bytes) is not int or max_payload_bytes < 1:
             raise Misuse(f"max_payload_bytes must be at least 1, not {max_payload_bytes!r}", code="bad_setting")
         self.run_id: str = check_run_id(uuid.UUID(bytes=SystemEntropy().uuid7()).hex if run_id is None else run_id)
-        self.db_path: str = os.fspath(default_db_path() if db_path is None else db_path)
+        self.db_path: str = _path_text(default_db_path() if db_path is None else db_path)
         self.policy = policy
         self.max_parallel = max_parallel
         self.on_change = parse_on_change(on_change)
@@ -143,6 +143,8 @@ class RunLedger:
         """
         if not isinstance(wait_s, int | float) or not wait_s >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse(f"wait_s must be a number of seconds from 0 on, not {wait_s!r}", code="bad_setting")
+        if not isinstance(wait_s, int | float) or isinstance(wait_s, bool) or not 0 <= wait_s <= MAX_SECONDS:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse(f"wait_s must be a number of seconds from 0 on, not {wait_s!r}", code="bad_setting")
         return BoundRun(
             check_run_id(run_id),
             opened=self._opened,
@@ -165,6 +167,13 @@ class RunLedger:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+
+def _path_text(path: object) -> str:
+    try:
+        return os.fsdecode(path)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        raise Misuse(f"db_path must be a path, not {type(path).__name__}", code="bad_path") from None
 
 
 def check_run_id(run_id: str) -> str:

@@ -150,4 +150,4 @@ def _next_answer(run: RunView) -> NextAnswer:
         return NextAnswer.REFUSED_FOR_EVER
     if run.row.state is RunState.QUARANTINED:
         return NextAnswer.REFUSED_UNTIL_RELEASE
-    return NextAnswer.BUSY if run.live else NextAnswer.GOES_ON
+    return NextAnswer.BUSY if run.live and not run.taken_over else NextAnswer.GOES_ON

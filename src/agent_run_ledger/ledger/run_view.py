@@ -15,6 +15,9 @@ from agent_run_ledger.ledger.step_states import StepDefinition, StepState, settl
 from agent_run_ledger.ledger.views import Holder, RecordView, is_live, parse_holder, record_content, view_record
 from agent_run_ledger.ports import InFlight, Reader, RunRow, Store, StoredRecord
 
+CLOCK_TOLERANCE_MS = 60_000
+"""A start reads the clock, waits for its turn to write, and the log takes its own time: more apart is no wait."""
+
 
 class AttemptEnd(StrEnum):
     """How an attempt ended. DIED: nothing says how, so its process was killed or gave up without a word."""
@@ -32,7 +35,11 @@ class AttemptEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
-    """One attempt. `ended_at_ms` is None where nothing was recorded at its end; `reason` names what it failed at."""
+    """One attempt. `ended_at_ms` is None where nothing was recorded at its end; `reason` names what it failed at.
+
+    `clock_changed`: the clock of its process and that of the log were so far apart at its start, or its end lies so
+    far before it, that their difference is no duration.
+    """
 
     number: int
     generation: int
@@ -42,6 +49,7 @@ class AttemptView:
     end: AttemptEnd
     reason: str
     steps: tuple[StepDefinition, ...]
+    clock_changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +67,7 @@ class DecisionView:
 class StepView:
     """One step: where it stands, the record that stands for it, all its records, and what is in flight.
 
-    `defined` is False for a step that has records but is no longer part of the pipeline.
+    `defined` is False for a step that has records but is no longer part of the pipeline (REMOVED).
     """
 
     definition: StepDefinition
@@ -84,6 +92,11 @@ class RunView:
     policy: Mapping[str, Any] | None
     max_parallel: int | None
     input_names: tuple[str, ...]
+
+    @property
+    def taken_over(self) -> bool:
+        """Whether a person took the run from its last attempt, which can write nothing more even if it lives."""
+        return bool(self.attempts) and self.attempts[-1].end is AttemptEnd.TAKEN_OVER
 
 
 def view_run(store: Store, row: RunRow) -> RunView:
@@ -147,22 +160,25 @@ class _Told:
 
     def _add_start(self, stored: StoredRecord) -> None:
         self.last_start = content = record_content(stored.record)
-        generation = self._change(stored).get("generation")
+        change, time_ms = self._leaf(stored)
+        generation = change.get("generation")
+        started_at_ms = stored.record.started_at_ms
         self.starts.append(
             AttemptView(
                 number=stored.record.attempt,
                 generation=generation if isinstance(generation, int) else 0,
                 holder=parse_holder(str(content.get("holder", ""))),
-                started_at_ms=stored.record.started_at_ms,
+                started_at_ms=started_at_ms,
                 ended_at_ms=None,
                 end=AttemptEnd.UNKNOWN,
                 reason="",
                 steps=StepDefinition.parse_all(content.get("steps")),
+                clock_changed=time_ms is not None and abs(time_ms - started_at_ms) > CLOCK_TOLERANCE_MS,
             )
         )
 
     def _add_end(self, stored: StoredRecord) -> None:
-        new = str(self._change(stored).get("new", ""))
+        new = str(self._leaf(stored)[0].get("new", ""))
         end = AttemptEnd(new) if new in set(AttemptEnd) else AttemptEnd.UNKNOWN
         self.ends[stored.record.attempt] = (end, stored.record.ended_at_ms)
         content = record_content(stored.record)
@@ -170,14 +186,17 @@ class _Told:
             self.used = frozenset(item for item in _listed(content.get("used")) if isinstance(item, int))
             self.code_changed = tuple(map(str, _listed(content.get("code_changed"))))
 
-    def _change(self, stored: StoredRecord) -> Mapping[str, object]:
-        """Return the transition that was written with a record, from its leaf; empty where the leaf is not readable."""
+    def _leaf(self, stored: StoredRecord) -> tuple[Mapping[str, object], int | None]:
+        """Return the transition written with a record and the leaf's time; empty and None where it is not readable."""
         for event in self._reader.events(first=stored.leaf_index, stop=stored.leaf_index + 1):
             try:
-                return cast("dict[str, object]", orjson.loads(event.envelope)["changes"][stored.record_id & 0xFFFF])
-            except (ValueError, LookupError, TypeError):
-                return {}
-        return {}
+                envelope = cast("dict[str, Any]", orjson.loads(event.envelope))
+                change = cast("dict[str, object]", envelope["changes"][stored.record_id & 0xFFFF])
+                time_ms = envelope.get("time_ms")
+            except (ValueError, LookupError, TypeError, AttributeError):
+                break
+            return change, time_ms if isinstance(time_ms, int) else None
+        return {}, None
 
 
 def _listed(value: object) -> list[object]:
@@ -193,7 +212,9 @@ def _attempts(told: _Told, row: RunRow, live: bool | None) -> tuple[AttemptView,
             last = attempt.number == row.attempt
             end, ended_at_ms = _end_without_record(told, attempt.number, live if last else False)
         failed_at = _failed_at(told, attempt.number) if end in (AttemptEnd.FAILED, AttemptEnd.SUSPENDED) else ""
-        ended.append(replace(attempt, end=end, ended_at_ms=ended_at_ms, reason=failed_at))
+        backwards = ended_at_ms is not None and ended_at_ms < attempt.started_at_ms
+        changed = attempt.clock_changed or backwards
+        ended.append(replace(attempt, end=end, ended_at_ms=ended_at_ms, reason=failed_at, clock_changed=changed))
     return tuple(ended)
 
 
@@ -233,7 +254,9 @@ def _steps(
     known = {definition.name for definition in definitions}
     strays = tuple(StepDefinition.unknown(name) for name in told.by_step if name not in known)
     in_flight = {mark.name for mark in marks}
-    running = live is not False and row.state in (RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED)
+    may_write = not attempts or attempts[-1].end is not AttemptEnd.TAKEN_OVER
+    working = row.state in (RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED)
+    running = live is not False and may_write and working
     settled = settle(
         (*definitions, *strays),
         told.by_step,
@@ -246,7 +269,7 @@ def _steps(
         StepView(
             definition=definition,
             defined=definition.name in known,
-            state=settled[definition.name].state,
+            state=settled[definition.name].state if definition.name in known else StepState.REMOVED,
             current=settled[definition.name].record,
             records=tuple(told.by_step.get(definition.name, ())),
             in_flight=tuple(mark for mark in marks if mark.name == definition.name),

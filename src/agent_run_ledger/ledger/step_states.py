@@ -17,7 +17,8 @@ class StepState(StrEnum):
 
     LIVE: its body ran and its result was recorded. RESTORED: an earlier attempt's record stood for it. KEPT: an earlier
     attempt recorded it, and nothing shows that this attempt came as far. RUNNING: started and its attempt is alive.
-    UNCERTAIN: started, and nothing says how it ended. WAITING: not started.
+    UNCERTAIN: started, and nothing says how it ended. WAITING: not started. REMOVED: it has records and is no longer
+    part of the pipeline.
     """
 
     LIVE = "live"
@@ -28,6 +29,7 @@ class StepState(StrEnum):
     RESCUED = "rescued"
     UNCERTAIN = "uncertain"
     WAITING = "waiting"
+    REMOVED = "removed"
 
 
 _FIELDS = 4
@@ -65,7 +67,10 @@ class StepDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """A step's state, and the record it rests on: the result, or the error or abandonment that stands last."""
+    """A step's state, and the record it rests on: the result, or the error or abandonment that stands last.
+
+    None for what has not ended: an earlier attempt's record says nothing about a call that was started since.
+    """
 
     state: StepState
     record: RecordView | None
@@ -103,7 +108,7 @@ def settle(
         chosen = [record for record in results if used is not None and record.record_id in used]
         if definition.name in in_flight:
             state = StepState.RUNNING if running else StepState.UNCERTAIN
-            settled[definition.name] = Settled(state=state, record=earlier[-1] if earlier else None)
+            settled[definition.name] = Settled(state=state, record=None)
         elif chosen and chosen[-1].attempt < attempt:
             settled[definition.name] = Settled(state=StepState.RESTORED, record=chosen[-1])
         elif mine:

@@ -12,6 +12,7 @@ import orjson
 from agent_run_ledger.errors import LedgerError, Refused
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ledger.stored_words import error_text
 from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord
 
 MAX_OPENED_BYTES = 256 * 1024 * 1024
@@ -41,7 +42,10 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordView:
-    """One record without its payload. `error` is one line for ERROR and RESCUED records, `because` paths of a rerun."""
+    """One record without its payload.
+
+    `error` says what an ERROR or RESCUED record holds, "Type: message" of any length; `because` are paths of a rerun.
+    """
 
     record_id: int
     leaf_index: int
@@ -82,13 +86,20 @@ def summarise(store: Store, row: RunRow) -> RunSummary:
     """Return the summary of one run. Probes the attempt lock of a run that may be live, and gives it back at once."""
     reader = store.reader()
     steps = content_of(reader, row.last_start_record_id).get("steps")
+    defined = _names(cast("list[object]", steps)) if isinstance(steps, list) else None
+    recorded = {(key.scope, key.name) for key in reader.result_keys(row.row_id)}
     return RunSummary(
         row=row,
         live=is_live(store, row),
         holder=parse_holder(row.holder),
-        steps_recorded=len({(key.scope, key.name) for key in reader.result_keys(row.row_id)}),
-        steps_total=len(cast("list[object]", steps)) if isinstance(steps, list) else None,
+        steps_recorded=sum(defined is None or name in defined for _, name in recorded),
+        steps_total=None if defined is None else len(defined),
     )
+
+
+def _names(steps: list[object]) -> set[str]:
+    """Return the names of the steps of a START record: a step that left the pipeline is not counted as recorded."""
+    return {str(cast("list[object]", step)[0]) for step in steps if isinstance(step, list) and step}
 
 
 def is_live(store: Store, row: RunRow) -> bool | None:
@@ -189,8 +200,4 @@ def _error_line(record: Record) -> str:
     stored = stored_json(record)
     if not isinstance(stored, dict):
         return "the error was erased" if is_erased(record) else "an error that cannot be read"
-    fields = cast("dict[str, object]", stored)
-    if "m" not in fields or "t" not in fields:
-        return str(fields)
-    name = str(fields["t"]).partition(":")[2]
-    return f"{name}: {fields['m']}" if fields["m"] else name
+    return error_text(cast("object", stored))

@@ -21,6 +21,7 @@ from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaf_check import load_value, record_of_run
 from agent_run_ledger.runs.pipeline import Pipeline, diverged
+from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Step
 
@@ -63,7 +64,7 @@ class Session:
         self._resolver: Resolver | None = None
         try:
             self._resolver = Resolver(request.steps, self._inputs)
-        except Misuse as error:
+        except LedgerError as error:
             if finished_run(context, request.run_id, self._inputs) is None:
                 raise
             log.warning("run %r is completed; its steps can no longer be bound: %s", request.run_id, error)
@@ -91,7 +92,8 @@ class Session:
             context,
             Journal(context, opened),
             resolver,
-            context.store.reader().result_keys(opened.row.row_id),
+            Recorded(context.store, context.store.reader().result_keys(opened.row.row_id)),
+            Begun(context.store, opened.row.row_id),
             on_change=request.on_change,
             max_parallel=request.max_parallel,
         )

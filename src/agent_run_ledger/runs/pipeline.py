@@ -16,18 +16,19 @@ from agent_run_ledger.errors import (
     Pending,
     RunCancelled,
     RunQuarantined,
+    StepTimeout,
+    Unavailable,
     Uncertain,
     Unstorable,
 )
 from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.ports import RecordKey
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, Outcome, Todo
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
-from agent_run_ledger.runs.recorded import Recorded
+from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.results import Results
 from agent_run_ledger.runs.steps import OnChange
@@ -57,7 +58,8 @@ class Pipeline:
         context: Context,
         journal: Journal,
         resolver: Resolver,
-        recorded: Sequence[RecordKey],
+        recorded: Recorded,
+        begun: Begun,
         *,
         on_change: OnChange,
         max_parallel: int,
@@ -65,7 +67,8 @@ class Pipeline:
         self._context = context
         self._journal = journal
         self._resolver = resolver
-        self._recorded = Recorded(context.store, recorded)
+        self._recorded = recorded
+        self._begun = begun
         self._on_change = on_change
         self._results = Results(journal, resolver)
         bindings = resolver.plan.bindings
@@ -149,9 +152,9 @@ class Pipeline:
             return None, codecs.readable(error, limit_bytes=self._context.limit_bytes)
 
     def _errored(self, call: Call, error: Exception) -> None:
-        """Try again after a wait, or fail. Our own errors are never tried again, except a timeout."""
+        """Try again after a wait, or fail. Our own errors are tried again only where they say that this is safe."""
         step, runnable = call.step, self._calls[call.index]
-        ours = isinstance(error, LedgerError) and error.code != "step_timeout"
+        ours = isinstance(error, LedgerError) and not isinstance(error, Unavailable | StepTimeout)
         if ours or self._failure is not None or runnable.tries > step.retries:
             self._fail(error, step.name)
             return
@@ -168,6 +171,10 @@ class Pipeline:
     def _fail(self, error: Exception, step_name: str) -> None:
         if self._failure is None:
             self._failure, self._failed_at = error, step_name
+            if step_name and not isinstance(error, LedgerError):
+                error.add_note(
+                    f"raised by step {step_name!r} of run {self._journal.run_id!r}; the next execute goes on from here"
+                )
         elif error is not self._failure:
             self._failure.add_note(f"step {step_name!r} failed too: {_said(error)}")
         self._ready.clear()
@@ -268,6 +275,8 @@ class Pipeline:
                 raise diverged(self._journal.run_id, step.name, because)
             words = ", ".join(because) or "its fingerprint"
             log.warning("step %r of run %r runs again: %s changed", step.name, self._journal.run_id, words)
+        elif self._begun.differs(identity):
+            log.warning("step %r of run %r changed since it was begun and left", step.name, self._journal.run_id)
         self._calls[index] = _Runnable(identity=identity, because=because or [])
         heapq.heappush(self._runnable, index)
 

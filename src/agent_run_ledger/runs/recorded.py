@@ -10,7 +10,7 @@ import orjson
 
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.digests import short_digest
-from agent_run_ledger.kernel.record import Record
+from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.ports import RecordKey, Store
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.differences import deep_difference
@@ -86,3 +86,20 @@ class Recorded:
                     return path
                 return path + (deeper or "")
         return path
+
+
+class Begun:
+    """The calls that earlier attempts of a run began and never concluded, read when first asked for."""
+
+    def __init__(self, store: Store, run_row_id: int) -> None:
+        self._store = store
+        self._run_row_id = run_row_id
+        self._fingerprints: dict[tuple[bytes, str], bytes] | None = None
+
+    def differs(self, identity: CallIdentity) -> bool:
+        """Return whether the last such call of this step had another fingerprint than this one."""
+        if self._fingerprints is None:
+            abandoned = self._store.reader().records(self._run_row_id, kinds=[RecordKind.ABANDONED])
+            self._fingerprints = {(r.record.scope, r.record.name): r.record.fingerprint for r in abandoned}
+        begun = self._fingerprints.get((identity.scope, identity.name))
+        return begun is not None and begun != identity.fingerprint

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.errors import LedgerError, Unavailable
 from agent_run_ledger.kernel.binding import InputSource, Plan, ResultSource, arrange, bind_graph
 from agent_run_ledger.kernel.digests import list_sha256
 from agent_run_ledger.runs.calls import CallIdentity, identify
@@ -35,7 +35,8 @@ class Resolver:
             elif isinstance(source, ResultSource):
                 arguments[parameter.name] = result_digest(source.step_index)
             else:
-                arguments[parameter.name] = list_sha256(result_digest(one.step_index) for one in source)
+                # `*xs` of two results is another call than `xs` of one list of two
+                arguments[f"*{parameter.name}"] = list_sha256(result_digest(one.step_index) for one in source)
         return identify(self.steps[index], arguments, self._environments[index])
 
     def arguments(self, index: int, result: Callable[[int], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -69,7 +70,17 @@ class Resolver:
 
 def _environment(step: Step[..., Any]) -> Mapping[str, bytes]:
     digests: dict[str, bytes] = {}
-    for key, value in step.read_environment().items():
+    try:
+        declared = step.read_environment()
+    except LedgerError:
+        raise
+    except Exception as error:
+        raise Unavailable(
+            f"the environment of step {step.name!r} raised {type(error).__name__}: {error}",
+            code="environment_failed",
+            hint="nothing has run; mend the function and start again",
+        ) from error
+    for key, value in declared.items():
         try:
             digests[key] = codecs.value_digest(value)
         except LedgerError as error:

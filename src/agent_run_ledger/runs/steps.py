@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse
@@ -19,6 +19,9 @@ from agent_run_ledger.runs.differences import is_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+MAX_SECONDS = 1_000_000_000
+"""The longest wait a setting may ask for: some thirty years, which every platform's clock can hold."""
 
 MAX_WAIT_S = min(1e9, threading.TIMEOUT_MAX)
 """The longest time that can be waited for, in seconds: 31 years."""
@@ -52,9 +55,13 @@ class OnChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """The explicit source of a parameter: `data: Annotated[dict, From("fetch")]`."""
+    """The explicit source of a parameter: `data: Annotated[dict, From("fetch")]`, or `From(fetch)` with a Step."""
 
-    step: str
+    step: str | Step[..., Any]
+
+    def __post_init__(self) -> None:
+        """Refuse what names no step."""
+        _step_name(self.step)
 
 
 class Step(Generic[P, R]):
@@ -68,8 +75,10 @@ class Step(Generic[P, R]):
     objects. `environment`: what shapes the result beside the inputs (model, prompt, settings), a mapping or a
     function returning one, read once per attempt. `version`: change it to make the step run again. `retries`: how
     often an exception is tried again within one attempt, with exponential backoff and full jitter from
-    `retry_base_s` up to `retry_cap_s` seconds. `timeout_s`: seconds until StepTimeout (a sync body's thread goes on;
-    its late result is discarded). `on_change`: "rerun" or "refuse", the run's own setting by default.
+    `retry_base_s` up to `retry_cap_s` seconds.
+    `timeout_s`: seconds until StepTimeout. A sync body's thread goes on and its late result is discarded; an async
+    body is cancelled, and one that ignores that is waited for. `on_change`: "rerun" or "refuse", the run's own
+    setting by default.
     """
 
     def __init__(
@@ -87,12 +96,10 @@ class Step(Generic[P, R]):
         timeout_s: float | None = None,
         on_change: str | None = None,
     ) -> None:
-        if isinstance(depends_on, str):
-            raise Misuse(f"depends_on takes a list of steps, not the string {depends_on!r}", code="bad_step")
         self.plain: Callable[P, R] = fn
         self.function_name: str = getattr(fn, "__name__", type(fn).__name__)
         self.name: str = self.function_name if name is None else name
-        self.depends_on: tuple[str, ...] = tuple(d.name if isinstance(d, Step) else d for d in depends_on)
+        self.depends_on: tuple[str, ...] = _step_names(depends_on, self.name)
         self.environment: Environment = environment
         self.version: str = version
         self.retries: int = retries
@@ -151,12 +158,35 @@ class Step(Generic[P, R]):
             wrong = "needs depends_on to list names or Step objects"
         elif isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = "needs retries to be a whole number from 0 on"
-        elif not 0 <= self.retry_base_s <= self.retry_cap_s <= MAX_WAIT_S:
-            wrong = f"needs 0 <= retry_base_s <= retry_cap_s <= {MAX_WAIT_S:.0f}"
-        elif self.timeout_s is not None and not 0 < self.timeout_s <= MAX_WAIT_S:
-            wrong = f"needs timeout_s above 0 and at most {MAX_WAIT_S:.0f}"
+        elif not all(map(_is_seconds, (self.retry_base_s, self.retry_cap_s))) or self.retry_base_s > self.retry_cap_s:
+            wrong = "needs 0 <= retry_base_s <= retry_cap_s, in seconds"
+        elif self.timeout_s is not None and not (_is_seconds(self.timeout_s) and self.timeout_s > 0):
+            wrong = f"needs timeout_s above 0 and at most {MAX_SECONDS:,} seconds"
         if wrong is not None:
             raise Misuse(f"step {self.name!r} {wrong}", code="bad_step")
+
+
+def _step_names(depends_on: object, name: str) -> tuple[str, ...]:
+    """Return the names of a list or tuple of steps; anything without an order of its own is Misuse."""
+    if not isinstance(depends_on, list | tuple):
+        raise Misuse(
+            f"depends_on of step {name!r} must be a list or a tuple, not {type(depends_on).__name__}",
+            code="bad_step",
+            hint="its order decides which result fills which parameter",
+        )
+    return tuple(_step_name(one) for one in cast("list[object]", depends_on))
+
+
+def _step_name(step: object) -> str:
+    if isinstance(step, Step):
+        return cast("Step[..., Any]", step).name
+    if isinstance(step, str):
+        return step
+    raise Misuse(f"a step is named by a string or a Step, not by {type(step).__name__}", code="bad_step")
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_SECONDS
 
 
 def parse_on_change(value: str) -> OnChange:
@@ -239,5 +269,5 @@ class _Annotated:
 def _source(annotation: object) -> str | None:
     for note in getattr(annotation, "__metadata__", ()):
         if isinstance(note, From):
-            return note.step
+            return _step_name(note.step)
     return None

@@ -200,7 +200,8 @@ class SqliteTx:
         try:
             return convert(row)
         except KeyError as error:
-            raise self._fail(Tampered(f"{self._location}: a run is in no known state: {error}", code="corrupt")) from error
+            failure = Tampered(f"{self._location}: a run is in no known state: {error}", code="corrupt")
+            raise self._fail(failure) from error
 
     def _fail(self, failure: LedgerError) -> LedgerError:
         self.failure = failure

@@ -38,6 +38,14 @@ class Rights(enum.Flag):
     WRITE = 2
 
 
+class Access(enum.Flag, boundary=enum.KEEP):
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    BOTH = 3
+    FAR = 12
+
+
 class Pair(NamedTuple):
     left: Any
     right: Any

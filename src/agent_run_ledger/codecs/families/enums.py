@@ -1,12 +1,13 @@
-"""Enum members by class and name (flags by value), with the value as a witness that the class still means the same."""
+"""Enum members by class and name (flags by bits and names), with a witness that the class still means the same."""
 
 from __future__ import annotations
 
 from enum import Enum, Flag
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_run_ledger.codecs.classes import class_path, gone, resolve
-from agent_run_ledger.codecs.forms import Body, Form, Parts, text
+from agent_run_ledger.codecs.forms import Body, Form, Parts, class_of, names, text
+from agent_run_ledger.codecs.refusal import written_name
 
 if TYPE_CHECKING:
     from agent_run_ledger.codecs.tagging import Writer
@@ -19,11 +20,15 @@ def owns(kind: type) -> bool:
 
 
 def _write(value: Enum, put: Writer) -> Body:
-    kind = type(value)
+    kind = class_of(value)
     path = class_path(kind)
     if isinstance(value, Flag):
-        return {"t": path, "b": put.node(int(value._value_))}
-    body: Body = {"t": path, "n": value._name_}
+        bits = int(value._value_)
+        body: Body = {"t": path, "b": put.node(bits)}
+        if contained := _contained(kind, bits):
+            body["n"] = [written_name(member._name_, kind) for member in contained]
+        return body
+    body = {"t": path, "n": written_name(value._name_, kind)}
     witness = put.attempt("value", value._value_)
     if witness is not None:
         (body["v"],) = witness
@@ -36,7 +41,7 @@ def _read(body: Body, take: Reader) -> Enum:
     if not issubclass(kind, Enum):
         raise gone(path, "it is no Enum any more", code="class_changed")
     if "b" in body:
-        return _flag(kind, path, take.node(body["b"]))
+        return _flag(kind, path, take.node(body["b"]), names(body, "n"))
     name = text(body, "n")
     member = kind._member_map_.get(name)
     if member is None:
@@ -46,9 +51,40 @@ def _read(body: Body, take: Reader) -> Enum:
     return member  # type: ignore[no-any-return]
 
 
-def _flag(kind: Any, path: str, bits: object) -> Flag:
+def _contained(kind: Any, bits: int) -> list[Any]:
+    """Return the members that a flag's bits are made of, by value: one per named bit, then what names the rest.
+
+    A member of several bits counts only where one of them has no name of its own, so that a new alias for old members
+    changes nothing. For no bits at all it is the member that is zero.
+    """
+    within = [member for member in _members(kind) if member._value_ & bits == member._value_]
+    if bits == 0:
+        return within
+    single = sum(member._value_ for member in within if member._value_.bit_count() == 1)
+    return [member for member in within if member._value_.bit_count() == 1 or member._value_ & ~single]
+
+
+def _members(kind: Any) -> list[Any]:
+    """Return each member once, by value; an alias of equal bits is the same member."""
+    return sorted({id(member): member for member in kind._member_map_.values()}.values(), key=lambda m: m._value_)
+
+
+def _flag(kind: Any, path: str, bits: object, stored: list[str]) -> Flag:
     if not issubclass(kind, Flag) or type(bits) is not int:
         raise gone(path, "it is no Flag any more", code="class_changed")
+    for name in stored:
+        if name not in kind._member_map_:
+            raise gone(path, f"it has no member {name} any more", code="class_changed")
+    meant, found = [kind._member_map_[name] for name in stored], _contained(kind, bits)
+    # Nothing has no bits that could mean something else, so a class may name its zero later.
+    if meant != found and (bits or stored):
+        now = ", ".join(member._name_ for member in found) or "no member"
+        before = ", ".join(stored) or "no member"
+        raise gone(path, f"the bits {bits:#x} were {before} and are {now} now", code="class_changed")
+    return _of_bits(kind, path, bits)
+
+
+def _of_bits(kind: Any, path: str, bits: int) -> Flag:
     found = kind._value2member_map_.get(bits)
     if found is None:
         # The library's own rule for combinations: calling the class could run a `_missing_` of the user's.
@@ -56,7 +92,9 @@ def _flag(kind: Any, path: str, bits: object) -> Flag:
             found = Flag._missing_.__func__(kind, bits)  # type: ignore[attr-defined]
         except ValueError as error:
             raise gone(path, f"it has no bits {bits:#x} any more", code="class_changed") from error
-    return found  # type: ignore[no-any-return]
+    if type(found) is not kind or found._value_ != bits:  # a boundary that drops bits or gives them back as a number
+        raise gone(path, f"it has no bits {bits:#x} any more", code="class_changed")
+    return cast("Flag", found)
 
 
 def _parts(value: Enum) -> Parts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_run_ledger.codecs.classes import class_path, gone, resolve
 from agent_run_ledger.codecs.forms import Body, Damaged, Form, Parts, array, class_of, named, text
 from agent_run_ledger.codecs.instance_state import is_heap_type, restore_state, state_of
-from agent_run_ledger.codecs.refusal import CODEC_HINT, Refusal, type_name
+from agent_run_ledger.codecs.refusal import CODEC_HINT, Refusal, type_name, written_name
 
 if TYPE_CHECKING:
     from agent_run_ledger.codecs.tagging import Writer
@@ -44,7 +44,7 @@ def _write(value: BaseException, put: Writer) -> Body:
     native = {name: item for name, item in _native(value) if not put.is_same(item, dict(_native(bare)).get(name))}
     lost: list[str] = []
     for member, attributes in (("c", native), ("d", state)):
-        kept = _storable(attributes, put, lost)
+        kept = _storable(attributes, kind, put, lost)
         if kept:
             body[member] = kept
     if not put.digest:  # a digest must be the same for what is restored, which has nothing to lose
@@ -54,10 +54,10 @@ def _write(value: BaseException, put: Writer) -> Body:
     return body
 
 
-def _storable(attributes: dict[str, object], put: Writer, lost: list[str]) -> Body:
+def _storable(attributes: dict[str, object], kind: type, put: Writer, lost: list[str]) -> Body:
     kept: Body = {}
     for name, item in attributes.items():
-        stored = put.attempt(name, item)
+        stored = put.attempt(written_name(name, kind), item)
         if stored is None:
             lost.append(name)
         else:

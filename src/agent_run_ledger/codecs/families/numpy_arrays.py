@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_run_ledger.codecs.families.scalars import from_base64, to_base64
 from agent_run_ledger.codecs.forms import Body, Damaged, Form, Parts, array, class_of
-from agent_run_ledger.codecs.refusal import Refusal, type_name
+from agent_run_ledger.codecs.refusal import Refusal, type_name, written_name
 
 if TYPE_CHECKING:
     from agent_run_ledger.codecs.tagging import Writer
@@ -50,7 +50,7 @@ def read_dtype(stored: Any) -> Any:
 
 def _check_dtype(dtype: Any, kind: type) -> None:
     if dtype.fields is not None:
-        fields = [dtype.fields[name][0] for name in dtype.names]
+        fields = [dtype.fields[written_name(name, kind)][0] for name in dtype.names]
         for field in fields:
             _check_dtype(field.base, kind)
         if sum(field.itemsize for field in fields) == dtype.itemsize:
