@@ -63,7 +63,7 @@ lock: $(LOCK_VENV)/uv-$(UV_VERSION)  ## write requirements/*.txt anew (UPGRADE=1
 	@UV=$(LOCK_VENV)/bin/uv requirements/lock.sh $(if $(UPGRADE),--upgrade)
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) .cache arl-demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache arl-demo arl-demo-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(CORE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

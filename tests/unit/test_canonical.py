@@ -187,7 +187,8 @@ def test_what_the_two_paths_could_write_differently_is_not_fast(tree: object) ->
         ({None: "x"}, "$[None]"),
         ({Label.A: "x"}, f"$[{Label.A!r}]"),
         (["a", "\ud800"], "$[1]"),
-        ({"\udfff": 1}, '$["?"]'),
+        ({"\udfff": 1}, '$["\\udfff"]'),
+        ({"a": {'é\ud800 "😀': 1}}, '$.a["é\\ud800 \\"😀"]'),
         ({"t": (1, 2)}, "$.t"),
         ({"t": {1}}, "$.t"),
         ([b"x"], "$[0]"),
@@ -252,8 +253,9 @@ def test_a_complaint_can_be_moved_below_a_prefix() -> None:
 
 
 def test_paths_tell_strange_keys_apart() -> None:
-    keys: list[object] = ["a", "a b", "1", 1, '"', "", "a.b", "a[0]", None]
+    keys: list[object] = ["a", "a b", "1", 1, '"', "", "a.b", "a[0]", None, "\ud800", "\\ud800", "\udfff", "?"]
     assert len({child_path("$", key) for key in keys}) == len(keys)
+    assert all(child_path("$", key).encode() for key in keys)
 
 
 @pytest.mark.parametrize("case", golden("canonical"), ids=lambda case: case["json"])

@@ -126,6 +126,12 @@ def test_the_order_of_inputs_does_not_count(inputs: dict[str, bytes], random: An
     assert fingerprint(name="n", version="1", inputs=dict(shuffled), environment=dict(shuffled)) == expected
 
 
+def test_an_environment_key_that_has_no_bytes_is_named_by_its_path() -> None:
+    with pytest.raises(NotCanonical) as caught:
+        fingerprint(**{**BASE, "environment": {"model": b"\1" * 32, "pro\ud800mpt": b"\2" * 32}})
+    assert caught.value.path == '$.environment["pro\\ud800mpt"]'
+
+
 def test_a_short_digest_is_eight_bytes_of_a_salted_hash() -> None:
     salt, digest = bytes(range(32)), b"\5" * 32
     tag = sha256(salt + "$.größe".encode() + b"\0" + digest)[:8]

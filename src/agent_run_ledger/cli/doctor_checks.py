@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.disk_probe import TRIES, sync_median_us
+from agent_run_ledger.cli.next_steps import no_store_hint, with_store
 from agent_run_ledger.cli.settings import Setting
 from agent_run_ledger.cli.version import versions
 from agent_run_ledger.cli.words import counted, size_words
@@ -48,13 +49,19 @@ class Finding:
 class Findings:
     """Everything found about one location. `exit_code` is 0 unless something is bad; `numbers` are for programs."""
 
-    location: str
+    setting: Setting
     findings: list[Finding] = field(default_factory=list[Finding])
     numbers: dict[str, Figure] = field(default_factory=dict[str, Figure])
     exit_code: int = 0
 
+    @property
+    def location(self) -> str:
+        """The absolute path of the store, which need not exist."""
+        return os.path.realpath(self.setting.value)
+
     def add(self, level: str, subject: str, words: str, advice: str = "", *, exit_code: int = BAD_ENVIRONMENT) -> None:
-        """Note one finding; the first bad one decides the exit code."""
+        """Note one finding; the first bad one decides the exit code. Commands in `advice` are completed with `--db`."""
+        advice = with_store(advice, self.setting)
         self.findings.append(Finding(level=level, subject=subject, words=words, advice=advice))
         if level == "bad" and self.exit_code == 0:
             self.exit_code = exit_code
@@ -62,7 +69,7 @@ class Findings:
 
 def examine(setting: Setting) -> Findings:
     """Look at everything and return the findings; never raises a LedgerError. Works without a store too."""
-    found = Findings(location=os.path.realpath(setting.value))
+    found = Findings(setting=setting)
     _look_at_program(found)
     found.add("ok", "store path", f"{found.location} (from {setting.source})")
     folder = os.path.dirname(found.location)
@@ -74,7 +81,8 @@ def examine(setting: Setting) -> Findings:
         _look_at_file(found, "mode", found.location)
         _look_at_store(found)
     else:
-        found.add("note", "store", "there is none yet", "the first run makes it; `arl init` makes it with authority")
+        advice = f"the first run makes it. Are your runs elsewhere? {no_store_hint(setting)}"
+        found.add("note", "store", "there is none yet", advice)
     _look_at_disk(found, folder)
     found.add(
         "note",

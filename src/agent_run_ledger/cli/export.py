@@ -13,7 +13,7 @@ import typer
 
 from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.cli.output import note, progress, to_json
-from agent_run_ledger.cli.words import clean, counted
+from agent_run_ledger.cli.words import clean, leaves_words
 
 Run = Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only the leaves of this run.")]
 Fingerprints = Annotated[
@@ -52,7 +52,7 @@ def export(
                 if lines % _EVERY == 0:
                     show(lines, total)
     if output is not None and not as_json:
-        note(f"{counted(lines - 1, 'leaf').replace('leafs', 'leaves')} and the checkpoint in {clean(output)}")
+        note(f"{leaves_words(lines - 1)} and the checkpoint in {clean(output)}")
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def step_tree(step: StepView, view: RunView, store: Store, *, full: bool) -> Tre
         _add_reasons(branch, record, full=full)
         _add_value(branch, store, record, full=full)
     for mark in step.in_flight:
-        tree.add(_mark_text(mark, step.state))
+        tree.add(_mark_line(mark, step.state))
     return tree
 
 

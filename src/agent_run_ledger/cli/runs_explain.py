@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_run_ledger.cli.next_steps import run_command
 from agent_run_ledger.cli.options import Db, Json, RunId
 from agent_run_ledger.cli.output import print_json, show, text
 from agent_run_ledger.cli.runs_list import state_words
-from agent_run_ledger.cli.words import duration_words, iso
+from agent_run_ledger.cli.words import MAX_LISTED, first_line, iso, listed
 from agent_run_ledger.ledger.run_story import AttemptStory, Cause, LiveStep, NextAnswer, RunStory, tell_run
 from agent_run_ledger.ledger.run_view import AttemptEnd, view_run
 from agent_run_ledger.ledger.step_states import StepState
@@ -17,20 +18,24 @@ if TYPE_CHECKING:
     from rich.padding import Padding
     from rich.text import Text
 
+    from agent_run_ledger.cli.settings import Setting
+
 
 def explain(run: RunId, db: Db = None, as_json: Json = False) -> None:
     """Explain a run: per attempt what was restored, what ran and why, what is uncertain, and what comes next."""
+    from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
 
     with reading(db) as store:
         story = tell_run(view_run(store, require_run(store.reader(), run)))
+    setting = db_setting(db)
     if as_json:
-        print_json(_story_json(story))
+        print_json(_story_json(story, setting))
     else:
-        _print_story(story)
+        _print_story(story, setting)
 
 
-def _story_json(story: RunStory) -> dict[str, object]:
+def _story_json(story: RunStory, setting: Setting) -> dict[str, object]:
     from agent_run_ledger.cli.run_json import attempt_json, decision_json
 
     row = story.run.row
@@ -64,26 +69,32 @@ def _story_json(story: RunStory) -> dict[str, object]:
             for told in story.attempts
         ],
         "next_execute": str(story.next_answer),
-        "next_execute_words": _next_words(story),
+        "next_execute_words": _next_words(story, setting),
     }
 
 
-def _print_story(story: RunStory) -> None:
+def _print_story(story: RunStory, setting: Setting) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
     row = story.run.row
-    lines: list[Text | Padding] = [text(f"Run {row.run_id} is {state_words(row.state, story.run.live)}.", "bold")]
+    state = state_words(row.state, story.run.live, taken_over=story.run.taken_over)
+    lines: list[Text | Padding] = [text(f"Run {row.run_id} is {state}.", "bold")]
     if row.reason:
-        lines.append(text(f"Recorded reason: {row.reason}."))
+        lines.append(text(f"Recorded reason: {first_line(row.reason)}."))
     for told in story.attempts:
         lines += [Text(), text(_attempt_head(told), "bold")]
         lines += [Padding(text(line), (0, 0, 0, 2), expand=False) for line in _attempt_lines(told)]
-    lines += [Text(), text(f"The next execute(): {_next_words(story)}", "bold")]
+    if any(_is_shortened(step.error) for told in story.attempts for step in told.live):
+        whole = run_command(setting, "show", row.run_id, "--step NAME --payloads")
+        lines += [Text(), text(f"Errors are shortened; all of one: {whole}")]
+    lines += [Text(), text(f"The next execute(): {_next_words(story, setting)}", "bold")]
     show(*lines)
 
 
 def _attempt_head(told: AttemptStory) -> str:
+    from agent_run_ledger.cli.run_tree import attempt_duration
+
     attempt = told.attempt
     ends = {
         AttemptEnd.DIED: "and died: nothing says how",
@@ -95,7 +106,8 @@ def _attempt_head(told: AttemptStory) -> str:
     }
     end = ends.get(attempt.end, str(attempt.end))
     if attempt.ended_at_ms is not None:
-        end += f" after {duration_words(attempt.ended_at_ms - attempt.started_at_ms)}"
+        took = attempt_duration(attempt)
+        end += f" ({took})" if attempt.clock_changed else f" after {took}"
     return f"Attempt {attempt.number} started {iso(attempt.started_at_ms)} {end}."
 
 
@@ -108,25 +120,34 @@ def _attempt_lines(told: AttemptStory) -> list[str]:
         (told.removed, "no longer in the pipeline"),
     ):
         if names:
-            lines.append(f"{words} ({len(names)}): {_listed(names)}")
+            lines.append(f"{words} ({len(names)}): {listed(names)}")
     if told.code_changed:
-        lines.append(f"code changed since the attempt before (records are used): {_listed(told.code_changed)}")
+        lines.append(f"code changed since the attempt before (records are used): {listed(told.code_changed)}")
     lines += _live_lines(told.live)
     if told.waiting:
-        lines.append(f"not started ({len(told.waiting)}): {_listed(told.waiting)}")
+        lines.append(f"not started ({len(told.waiting)}): {listed(told.waiting)}")
     if told.attempt.reason:
-        lines.append(f"it stopped at {told.attempt.reason}")
+        lines.append(f"it stopped at {first_line(told.attempt.reason)}")
     lines += [f"{iso(one.at_ms)} {one.event} by {one.actor}: {one.reason}" for one in told.decisions]
     return lines
 
 
 def _live_lines(steps: tuple[LiveStep, ...]) -> list[str]:
-    """Return one line for all steps that ended the same way for the same reason, and one for each that failed."""
+    """Return one line for all steps that ended the same way for the same reason, and one for each error."""
     groups: dict[str, list[str]] = {}
+    failed: list[str] = []
     for step in steps:
-        error = f", {step.error}" if step.error and step.state is StepState.FAILED else ""
-        groups.setdefault(_phrase(step), []).append(f"{step.name}{error}")
-    return [f"{phrase}{_number(names)}: {', '.join(names)}" for phrase, names in groups.items()]
+        if step.error and step.state is StepState.FAILED:
+            failed.append(f"{_phrase(step)}: {step.name}, {first_line(step.error)}")
+        else:
+            groups.setdefault(_phrase(step), []).append(step.name)
+    lines = [f"{phrase}{_number(names)}: {listed(names)}" for phrase, names in groups.items()]
+    more = [f"failed: {len(failed) - MAX_LISTED:,} more (all with --json)"] if len(failed) > MAX_LISTED else []
+    return lines + failed[:MAX_LISTED] + more
+
+
+def _is_shortened(error: str) -> bool:
+    return first_line(error) != error.strip()
 
 
 _CAUSES = {
@@ -145,7 +166,7 @@ _ENDINGS = {
 
 
 def _phrase(step: LiveStep) -> str:
-    cause = f"{', '.join(step.because)} changed" if step.because else _CAUSES[step.cause]
+    cause = f"{listed(step.because)} changed" if step.because else _CAUSES[step.cause]
     tries = f" in {step.tries} tries" if step.tries > 1 else ""
     if step.state is StepState.LIVE:
         return f"ran{tries} because {cause}"
@@ -156,19 +177,18 @@ def _number(names: list[str]) -> str:
     return f" ({len(names)})" if len(names) > 1 else ""
 
 
-def _next_words(story: RunStory) -> str:
+def _next_words(story: RunStory, setting: Setting) -> str:
     row = story.run.row
+    takeover = run_command(setting, "takeover", row.run_id, "--reason ...")
     words = {
         NextAnswer.GOES_ON: f"goes on as attempt {row.attempt + 1}; what is recorded is restored for free",
         NextAnswer.RETURNS_RECORD: "returns the recorded result; nothing runs",
-        NextAnswer.BUSY: "is answered RunBusy while the live attempt lives; then it goes on from its records",
+        NextAnswer.BUSY: "is answered RunBusy while the live attempt lives; then it goes on from its records, "
+        f"or at once after `{takeover}`",
     }
     if story.next_answer in words:
         return f"with the same inputs it {words[story.next_answer]}. Other inputs are refused."
     if story.next_answer is NextAnswer.REFUSED_UNTIL_RELEASE:
-        return "it is refused until `arl runs release`, then it goes on."
+        release = run_command(setting, "release", row.run_id, "--reason ...")
+        return f"it is refused until `{release}`, then it goes on."
     return "it is refused for ever: use a new run id."
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names)

@@ -1,4 +1,4 @@
-"""A recorded value as lines for a terminal: the value where this program can build it, else its stored form in words."""
+"""A recorded value as lines for a terminal: the value where this program can build it, else its stored words."""
 
 from __future__ import annotations
 

@@ -10,10 +10,11 @@ import typer
 from agent_run_ledger.cli.next_steps import next_command
 from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.cli.output import print_json, progress, say
-from agent_run_ledger.cli.words import clean, counted
+from agent_run_ledger.cli.words import clean, counted, leaves_words
 from agent_run_ledger.errors import Misuse, Tampered
 
 if TYPE_CHECKING:
+    from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.verify import Report
     from agent_run_ledger.ports import Reader
     from agent_run_ledger.store import SqliteStore
@@ -48,7 +49,7 @@ def verify(since: Since = None, inclusion: Inclusion = None, db: Db = None, as_j
                 raise Misuse("--since and --inclusion are two different checks", code="usage", hint="give one of them")
             _prove(store, inclusion, as_json=as_json)
         else:
-            _verify(store, noted, as_json=as_json, again=next_command(db_setting(db), "verify", "--since"))
+            _verify(store, noted, as_json=as_json, setting=db_setting(db))
 
 
 def parse_noted(text: str) -> Noted:
@@ -62,7 +63,7 @@ def parse_noted(text: str) -> Noted:
     raise Misuse(f"{text!r} is no SIZE:ROOT", code="usage", hint="take the line that `arl verify` printed")
 
 
-def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool, again: str) -> None:
+def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool, setting: Setting) -> None:
     from agent_run_ledger.ledger.verify import verify_extends, verify_log
 
     reader = store.reader()
@@ -72,7 +73,9 @@ def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool, again: st
     if as_json:
         print_json(_report_json(report, noted, extends))
     else:
-        _print_report(report, noted, extends, store.location, again)
+        _print_report(report, noted, extends, store.location)
+        if report.ok and extends is not False:
+            _print_next(report, setting)
     if not report.ok:
         places = counted(report.problem_count, "place")
         raise Tampered(f"{store.location} contradicts its log in {places}", code="problems")
@@ -105,12 +108,7 @@ def _report_json(report: Report, noted: Noted | None, extends: bool | None) -> d
     }
 
 
-def leaves_words(count: int) -> str:
-    """Return "1 leaf", "20 leaves"."""
-    return "1 leaf" if count == 1 else f"{count:,} leaves"
-
-
-def _print_report(report: Report, noted: Noted | None, extends: bool | None, where: str, again: str) -> None:
+def _print_report(report: Report, noted: Noted | None, extends: bool | None, where: str) -> None:
     say(f"store    {clean(where)}")
     say(f"log id   {report.log_id_hex}")
     say(f"leaves   {report.leaves:,}")
@@ -128,10 +126,12 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, whe
     if report.problem_count > len(report.problems):
         say(f"problem  and {report.problem_count - len(report.problems):,} more")
     say(f"result   {counted(report.problem_count, 'problem')}" if report.problem_count else "result   ok, no problems")
-    if report.ok and extends is not False:
-        say("")
-        say("Note this outside the store, and give it to the next check, to see that nothing before was changed:")
-        say(f"{again} {report.leaves}:{report.root_hex}")
+
+
+def _print_next(report: Report, setting: Setting) -> None:
+    say("")
+    say("Note this outside the store, and give it to the next check, to see that nothing before was changed:")
+    say(next_command(setting, "verify", "--since", f"{report.leaves}:{report.root_hex}"))
 
 
 def _prove(store: SqliteStore, index: int, *, as_json: bool) -> None:

@@ -77,6 +77,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def leaves_words(count: int) -> str:
+    """Return "1 leaf", "20 leaves"."""
+    return "1 leaf" if count == 1 else f"{count:,} leaves"
+
+
 def listed(names: Sequence[str], *, limit: int = MAX_LISTED) -> str:
     """Return the names with commas, at most `limit`, and then how many more there are."""
     if len(names) <= limit:

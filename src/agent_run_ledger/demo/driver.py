@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -175,7 +176,7 @@ def _with_way_on(error: LedgerError, job: Job) -> LedgerError:
 
 
 def _go_on(job: Job) -> str:
-    return f"nothing recorded is lost: go on with `arl demo --output {job.folder}`"
+    return f"nothing recorded is lost: go on with `arl demo --output {shlex.quote(str(job.folder))}`"
 
 
 def _outcome(job: Job, names: tuple[str, ...], reviewer: str) -> Outcome:

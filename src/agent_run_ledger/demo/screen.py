@@ -100,7 +100,7 @@ class Screen:
         width = self._console.width
         tables = Tables(self._text, wordy=width >= WORDY, wide=width >= WIDE, ascii_only=self._ascii_only)
         self._console.print(tables.steps(tally))
-        self._say(tables.legend())
+        self._say(tables.legend(tally))
         self._say("")
         self._console.print(tables.lives(tally))
         self._say("")
@@ -145,6 +145,11 @@ def _conclusions(tally: Tally) -> Iterator[str]:
     uncertain = sum(life.tokens_uncertain for life in tally.lives)
     if tally.recorded_paid_again:
         yield f"Recorded steps paid again, which must not happen: {', '.join(tally.recorded_paid_again)}."
+    elif len(tally.lives) == 1:
+        yield (
+            "One life, without a crash: nothing had to be restored, so this shows nothing about paying twice. "
+            "Without --no-kill the first life is killed and a second one goes on."
+        )
     else:
         yield "No recorded step was paid again, says the meter: a file beside the ledger, written call by call."
     if restored:

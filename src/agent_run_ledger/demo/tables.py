@@ -62,10 +62,10 @@ class Tables:
                 table.add_row(self._text(label, ""), *(self._text(word, "") for word in words))
         return table
 
-    def legend(self) -> str:
-        """Return what the signs mean."""
-        shown = (Mark.LIVE, Mark.RESTORED, Mark.KILLED, Mark.NOT_REACHED)
-        return "   ".join(f"{SIGNS[mark][self._sign_at]} {mark}" for mark in shown)
+    def legend(self, tally: Tally) -> str:
+        """Return what the signs mean that occur."""
+        seen = {mark for step in tally.steps for mark in step.marks}
+        return "   ".join(f"{SIGNS[mark][self._sign_at]} {mark}" for mark in Mark if mark in seen)
 
     def _step_cells(self, step: StepFacts) -> list[Text]:
         cells = [self._text(str(step.number), ""), self._text(step.name, "")]
@@ -81,7 +81,9 @@ class Tables:
 
 
 def seconds(milliseconds: int) -> str:
-    """Return a duration for people."""
+    """Return a duration for people; a negative one shows that a clock was set back."""
+    if milliseconds < 0:
+        return "clock changed"
     return f"{milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f"{milliseconds} ms"
 
 

@@ -222,3 +222,17 @@ def test_a_stand_in_for_a_library_does_not_break_other_values(
         encode(np.arange(3))
     with pytest.raises(ClassGone, match="another version of numpy"):
         decode(b'{"$arl":"ndarray","d":"<i8","s":[0],"v":""}')
+
+
+def test_a_field_name_with_a_lone_surrogate_is_refused() -> None:
+    value = np.zeros(1, dtype=[("a\ud800", "<i4")])
+    with pytest.raises(Unstorable) as caught:
+        encode({"a": [value]})
+    assert caught.value.path == "$.a[0]"
+
+
+def test_whole_floats_and_integers_in_columns_of_objects_are_told_apart() -> None:
+    one, other = (pd.Series(["a", number], dtype=object) for number in (1, 1.0))
+    assert value_digest(one) != value_digest(other)
+    assert value_digest(pd.Series([1], name=1)) != value_digest(pd.Series([1], name=1.0))
+    assert value_digest(np.float64(1)) != value_digest(1.0)

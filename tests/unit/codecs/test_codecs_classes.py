@@ -195,11 +195,132 @@ def test_an_enum_whose_values_have_no_stored_form_is_kept_by_name() -> None:
 
 def test_a_flag_is_kept_by_its_bits_and_unknown_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = encode(Rights.READ | Rights.WRITE)
-    assert b'"b":3' in stored
+    assert stored.endswith(b'"b":3,"n":["READ","WRITE"]}')
     swap(monkeypatch, "Rights", enum.Flag("Rights", {"READ": 1}))
-    assert gone(stored).code == "class_changed"
+    assert "no member WRITE" in str(changed(stored))
     swap(monkeypatch, "Rights", enum.Enum("Rights", {"READ": 3}))
-    assert gone(stored).code == "class_changed"
+    assert "no Flag any more" in str(changed(stored))
+
+
+class Access(enum.Flag, boundary=enum.KEEP):
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    BOTH = 3
+    FAR = 12
+
+
+def changed(stored: bytes | dict[str, Any]) -> ClassGone:
+    error = gone(stored)
+    assert error.code == "class_changed"
+    return error
+
+
+def of_access(monkeypatch: pytest.MonkeyPatch, members: dict[str, int], boundary: Any = enum.KEEP) -> None:
+    kind = enum.Flag("Access", members, boundary=boundary)  # type: ignore[misc]
+    kind.__module__, kind.__qualname__ = __name__, "Access"
+    monkeypatch.setattr(sys.modules[__name__], "Access", kind)
+
+
+NOW = {"NONE": 0, "READ": 1, "WRITE": 2, "BOTH": 3, "FAR": 12}
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (0, ["NONE"]), (1, ["READ"]), (2, ["WRITE"]), (3, ["READ", "WRITE"]), (4, []), (5, ["READ"]),
+        (12, ["FAR"]), (13, ["READ", "FAR"]), (15, ["READ", "WRITE", "FAR"]), (16, []), (18, ["WRITE"]),
+    ],
+)  # fmt: skip
+def test_a_flag_is_stored_with_the_names_that_its_bits_have(bits: int, names: list[str]) -> None:
+    value = Access(bits)
+    stored = json.loads(encode(value))
+    assert (stored["b"], stored.get("n", [])) == (bits, names)
+    restored = decode(encode(value))
+    assert restored is value
+
+
+@pytest.mark.parametrize(
+    ("bits", "members"),
+    [
+        (1, {**NOW, "READ": 2, "WRITE": 1}),
+        (2, {**NOW, "READ": 2, "WRITE": 1}),
+        (3, {**NOW, "READ": 2, "WRITE": 1}),
+        (2, {"NEW": 1, "READ": 2, "WRITE": 4}),
+        (1, {"WRITE": 2}),
+        (1, {"LOOK": 1, "WRITE": 2}),
+        (0, {"EMPTY": 0, "READ": 1}),
+        (0, {"READ": 1}),
+        (12, {**NOW, "FAR": 48}),
+        (12, {**NOW, "FAR": 4}),
+        (12, {**NOW, "NEAR": 4}),
+        (16, {**NOW, "NEW": 16}),
+        (17, {**NOW, "NEW": 16}),
+        (4, {**NOW, "NEW": 4}),
+        (3, {"BOTH": 3, "READ": 1}),
+    ],
+)
+def test_a_flag_whose_bits_have_other_names_now_is_refused(
+    bits: int, members: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = encode(Access(bits))
+    of_access(monkeypatch, members)
+    changed(stored)
+
+
+@pytest.mark.parametrize(
+    ("bits", "members"),
+    [
+        (1, {**NOW, "NEW": 16}),
+        (3, {"WRITE": 2, "READ": 1}),
+        (3, {**NOW, "ALL": 3}),
+        (1, {"LOOK": 1, **NOW}),
+        (13, {"BOTH_FAR": 15, **NOW}),
+        (0, {"EMPTY": 0, **NOW}),
+        (16, {"READ": 1}),
+    ],
+)
+def test_a_flag_whose_bits_have_the_same_names_is_restored(
+    bits: int, members: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = encode({0: Access.NONE}.get(bits) or Access(bits))
+    of_access(monkeypatch, members)
+    restored = decode(stored)
+    assert type(restored) is Access
+    assert restored.value == bits
+
+
+def test_a_class_may_name_its_zero_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = encode(Rights(0))
+    assert b'"n"' not in stored
+    swap(monkeypatch, "Rights", enum.Flag("Rights", {"NONE": 0, "READ": 1, "WRITE": 2}))
+    assert decode(stored) is samples.Rights(0)
+
+
+@pytest.mark.parametrize("boundary", [enum.STRICT, enum.CONFORM, enum.EJECT])
+def test_bits_that_the_class_would_now_drop_or_eject_are_refused(
+    boundary: enum.FlagBoundary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = encode(Access(17))
+    of_access(monkeypatch, NOW, boundary)
+    assert "no bits 0x11" in str(changed(stored))
+
+
+@pytest.mark.parametrize("names", [["READ", "READ"], ["WRITE"], ["READ", "WRITE", "FAR"], ["NONE", "READ", "WRITE"]])
+def test_names_that_do_not_make_the_bits_are_refused(names: list[str]) -> None:
+    changed(tagged("enum", f"{__name__}:Access", b=3, n=names))
+
+
+@pytest.mark.parametrize("names", [[1], "READ", {"READ": 1}])
+def test_names_that_are_no_names_are_damage(names: Any) -> None:
+    with pytest.raises(Tampered):
+        decode(json.dumps(tagged("enum", f"{__name__}:Access", b=1, n=names)).encode())
+
+
+def test_an_integer_flag_is_stored_with_its_names_and_its_unnamed_bits() -> None:
+    for value in (samples.Bits(9), samples.Bits.ONE | samples.Bits.TWO, ~samples.Bits.ONE, samples.Bits(-9)):
+        assert decode(encode(value)) is value
+    assert encode(samples.Bits(9)).endswith(b'"b":9,"n":["ONE"]}')
 
 
 def test_no_missing_hook_of_an_enum_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,10 @@ import orjson
 import pytest
 from hypothesis import given
 
-from agent_run_ledger.codecs import decode, encode, pack, packing, tree, value_digest
+from agent_run_ledger.codecs import decode, encode, pack, packing
 from agent_run_ledger.codecs.equality import difference
 from agent_run_ledger.codecs.plain import MAX_DEPTH, is_plain
 from agent_run_ledger.codecs.tagging import STRICT, tagged_bytes
-from agent_run_ledger.kernel.digests import value_sha256
 from tests.unit.codecs import strategies
 from tests.unit.codecs.samples import PLAIN, TAGGED, Level, Mode, MyDict, MyInt, MyList, MyStr, label
 
@@ -34,11 +33,6 @@ def test_orjson_gives_a_plain_value_back_exactly(value: Any) -> None:
     assert difference(value, orjson.loads(written)) is None
     assert written == tagged_bytes(value) == encode(value)
     assert difference(value, json.loads(written)) is None
-
-
-@given(strategies.plain)
-def test_the_digest_of_a_plain_value_needs_no_tree(value: Any) -> None:
-    assert value_digest(value) == value_sha256(value) == value_sha256(tree(value))
 
 
 @given(strategies.storable)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime as dt
+import enum
+import functools
 import importlib.resources
 import math
+import sys
 import threading
 import zoneinfo
 from decimal import Decimal
@@ -62,6 +65,7 @@ PLACES = [
     (collections.deque([LOCK]), "$[0]"),
     (ValueError(1, LOCK), "$.args[1]"),
     ({"$arl": LOCK}, "$.$arl"),
+    ({"pro\ud800mpt": [LOCK]}, '$["pro\\ud800mpt"][0]'),
     ({"k" * 100: LOCK}, '$["' + "k" * 60 + '…"]'),
 ]
 
@@ -245,6 +249,78 @@ def test_nan_and_infinity_have_no_digest_and_the_path_says_where(value: Any, pat
         assert (caught.value.code, caught.value.path) == ("not_finite", path)
     assert tree(value, finite=False) is not None
     assert not pack(value, limit_bytes=1000).finite
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, Decimal("NaN"), Decimal("-sNaN12"), complex(0, math.nan), complex(math.nan, math.inf)], ids=str
+)
+def test_a_nan_is_refused_because_it_differs_from_itself(value: Any) -> None:
+    with pytest.raises(NotFinite) as caught:
+        value_digest([value])
+    assert caught.value.hint == "NaN differs from itself: pass None or a string"
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, Decimal("Infinity"), complex(math.inf, 0)], ids=str)
+def test_an_infinity_is_not_called_a_nan(value: Any) -> None:
+    with pytest.raises(NotFinite) as caught:
+        value_digest([value])
+    assert "NaN" not in str(caught.value)
+    assert caught.value.hint == "an infinity is no JSON number: pass None or a string"
+
+
+def test_a_coroutine_is_refused_with_the_two_ways_out() -> None:
+    async def work() -> int:
+        return 1
+
+    @functools.wraps(work)
+    def wrapped() -> Any:
+        return work()
+
+    coroutine = wrapped()
+    try:
+        error = refusal({"a": coroutine})
+    finally:
+        coroutine.close()
+    assert error.path == "$.a"
+    assert error.hint == "the step returned a coroutine: make the function that wraps it async, or await it"
+
+
+def with_attribute(name: str) -> ValueError:
+    error = ValueError(1)
+    vars(error)[name] = 1
+    return error
+
+
+def renamed_class() -> Any:
+    kind = type("Renamed", (Exception,), {})
+    kind.__qualname__ = "Ren\ud800"
+    return kind()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        with_attribute("na\ud800me"), renamed_class(), enum.Enum("Odd", {"A\udfff": 1})["A\udfff"],
+        enum.Flag("OddFlag", {"A\udfff": 1})["A\udfff"],
+    ],
+    ids=["attribute", "class", "member", "flag"],
+)  # fmt: skip
+def test_a_name_with_a_lone_surrogate_is_refused_where_it_stands(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (enum.Enum, enum.Flag):
+        if isinstance(value, kind):
+            monkeypatch.setattr(sys.modules[__name__], type(value).__name__, type(value), raising=False)
+    assert "no well-formed string" in str(refusal([value]))
+    assert refusal({"a": {"\ud800": [value]}}).path == '$.a["\\ud800"][0]'
+    for refused in (value_digest, lambda held: pack(held, limit_bytes=1000)):
+        with pytest.raises(Unstorable) as caught:
+            refused([value])
+        assert caught.value.path == "$[0]"
+
+
+def test_a_codec_cannot_be_named_with_a_lone_surrogate() -> None:
+    with pytest.raises(Misuse) as caught:
+        register_codec(Plain, name="test/\ud800", encode=vars, decode=lambda stored: Plain(**stored))
+    assert caught.value.code == "codec_refused"
 
 
 def test_values_that_are_no_nan_are_finite() -> None:

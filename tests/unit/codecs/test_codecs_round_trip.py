@@ -116,6 +116,6 @@ def test_the_order_of_an_ordered_dict_is_part_of_its_digest() -> None:
 
 def test_values_of_different_type_have_different_digests() -> None:
     alike = [(1,), [1], {1}, frozenset({1}), "1", b"1", True, None, {"1": 1}, {1: 1}, collections.deque([1]), Point(1)]
+    alike += [1, 1.0]
     assert len({value_digest(value) for value in alike}) == len(alike)
-    assert value_digest(1) == value_digest(1.0)  # RFC 8785 writes both as 1
     assert value_digest({"$arl": "tuple", "v": [1]}) != value_digest((1,))

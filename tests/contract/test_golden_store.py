@@ -1,0 +1,53 @@
+"""A store written by the first version is read, verified and resumed by every later one."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+from typing import Any
+
+import pytest
+
+from agent_run_ledger.ledger.verify import verify_log
+from agent_run_ledger.store import open_sqlite
+from tests.contract.golden_program import build
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "store"
+
+
+@pytest.fixture
+def copy(tmp_path: pathlib.Path) -> pathlib.Path:
+    return pathlib.Path(shutil.copy(GOLDEN / "v1.db", tmp_path / "v1.db"))
+
+
+def unexpected(**_: Any) -> Any:
+    pytest.fail("a recorded step ran again")
+
+
+def collect_again(topic: str) -> Any:
+    return unexpected()
+
+
+def review_again(collect: Any) -> Any:
+    return unexpected()
+
+
+def test_its_log_verifies_to_the_root_that_was_noted(copy: pathlib.Path) -> None:
+    noted = json.loads((GOLDEN / "v1.json").read_text())
+    store = open_sqlite(copy, create=False)
+    report = verify_log(store.reader())
+    store.close()
+    assert report.problems == ()
+    assert (report.leaves, report.records, report.root_hex) == (noted["leaves"], noted["records"], noted["root_hex"])
+
+
+def test_its_completed_run_returns_what_it_returned(copy: pathlib.Path) -> None:
+    with build(copy, "completed", {"collect": collect_again, "review": review_again}) as ledger:
+        assert ledger.execute(topic="golden") == "GOLDEN 1.50 3"
+
+
+def test_its_failed_run_goes_on_with_what_was_recorded(copy: pathlib.Path) -> None:
+    with build(copy, "failed", {"collect": collect_again, "review": review_again}) as ledger:
+        assert ledger.execute(topic="golden") == "GOLDEN 1.50 3"
+        assert verify_log(ledger._opened.context().store.reader()).ok
