@@ -294,6 +294,13 @@ class Store(Protocol):
         """Try to become the run's live attempt; None when another attempt (any process or thread) is live."""
         ...
 
+    def is_run_live(self, run_id: str) -> bool:
+        """Return whether an attempt of the run is live, in any process or thread.
+
+        It must not make a `lock_run` anywhere fail, where the platform can ask without taking.
+        """
+        ...
+
     def close(self) -> None:
         """Release the store; a second call does nothing."""
         ...

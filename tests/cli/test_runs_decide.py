@@ -146,6 +146,53 @@ def test_a_taken_over_attempt_can_write_nothing_more(arl: Arl, db: Path) -> None
     ledger.close()
 
 
+def test_after_a_takeover_of_a_live_run_the_next_execute_goes_on_and_the_words_say_so(arl: Arl, db: Path) -> None:
+    import threading
+    from contextlib import suppress
+
+    from agent_run_ledger import RunLedger, Superseded
+
+    entered, leave = threading.Event(), threading.Event()
+
+    def program(hangs: bool) -> RunLedger:
+        ledger = RunLedger(run_id="stuck", db_path=db)
+
+        @ledger.step
+        def work() -> str:
+            if hangs:
+                entered.set()
+                leave.wait(60)
+            return "done"
+
+        return ledger
+
+    def work() -> None:
+        with suppress(Superseded):
+            stuck.execute()
+
+    stuck = program(hangs=True)
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        assert entered.wait(60)
+        busy = arl("runs", "explain", "stuck", "--db", db)
+        assert f"or at once after `arl runs takeover stuck --reason ... --db {db}`" in busy.out
+        said = arl("runs", "takeover", "stuck", "--reason", "hangs", "--yes", "--db", db)
+        assert "and the next execute() goes on" in said.out
+        told = arl("runs", "explain", "stuck", "--db", db, "--json").json
+        assert (told["live_attempt"], told["next_execute"]) == (True, "goes_on")
+        out = arl("runs", "show", "stuck", "--db", db).out
+        assert "running (taken over)" in out
+        assert "? uncertain  work" in out
+        with program(hangs=False) as other:
+            assert other.execute() == "done"
+    finally:
+        leave.set()
+        worker.join()
+        stuck.close()
+    assert arl("runs", "list", "--db", db, "--json").json["runs"][0]["state"] == "completed"
+
+
 def test_a_decision_leaves_the_durability_of_a_store_as_it_was_made(arl: Arl, db: Path) -> None:
     from agent_run_ledger import RunLedger
 

@@ -108,6 +108,40 @@ def test_retries_are_counted_and_the_last_error_is_told(arl: Arl, db: Path) -> N
     assert "ran in 3 tries because there was no record: flaky" in arl("runs", "explain", "r", "--db", db).out
 
 
+def test_many_steps_are_twenty_names_and_how_many_more(arl: Arl, db: Path) -> None:
+    with RunLedger(run_id="r", db_path=db) as ledger:
+        for number in range(25):
+            ledger.step(name=f"s{number:02}")(lambda: 1)
+        ledger.execute()
+    out = arl("runs", "explain", "r", "--db", db).out
+    assert "(25): s00, s01" in out
+    assert "s19, and 5 more (all with --json)" in out
+    assert "s20" not in out
+    assert len(arl("runs", "explain", "r", "--db", db, "--json").json["attempts"][0]["live"]) == 25
+
+
+def test_an_error_is_one_line_of_its_own_and_says_where_all_of_it_is(arl: Arl, db: Path) -> None:
+    def fail() -> None:
+        raise ValueError(f"it is{'x' * 500}\nsecond line")
+
+    with RunLedger(run_id="the run", db_path=db) as ledger:
+        ledger.step(name="bad one")(fail)
+        with pytest.raises(ValueError, match="second"):
+            ledger.execute()
+    out = arl("runs", "explain", "the run", "--db", db).out
+    assert f"failed (run because there was no record): bad one, ValueError: it is{'x' * 283} …\n" in out
+    assert "second line" not in out
+    assert f"all of one: arl runs show 'the run' --step NAME --payloads --db {db}" in out
+    shown = arl("runs", "show", "the run", "--db", db).out
+    assert "second line" not in shown
+    assert "(all of it: --step 'bad one' --payloads)" in shown
+    whole = arl("runs", "show", "the run", "--step", "bad one", "--payloads", "--db", db).out
+    assert f"it is{'x' * 500}" in whole
+    assert "second line" in whole
+    error = arl("runs", "show", "the run", "--db", db, "--json").json["steps"][0]["records"][0]["error"]
+    assert error == f"ValueError: it is{'x' * 500}\nsecond line"
+
+
 def _suspended(db: Path) -> None:
     with RunLedger(run_id="r", db_path=db) as ledger:
 
@@ -133,7 +167,7 @@ ANSWERS = {
     "failed": ("goes_on", "goes on as attempt 2"),
     "suspended": ("goes_on", "goes on as attempt 2"),
     "dead": ("goes_on", "goes on as attempt 2"),
-    "quarantined": ("refused_until_release", "refused until `arl runs release`"),
+    "quarantined": ("refused_until_release", "refused until `arl runs release r --reason ... --db "),
     "cancelled": ("refused_for_ever", "refused for ever"),
 }
 

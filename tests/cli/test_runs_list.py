@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from agent_run_ledger import RunLedger
 from tests.cli.conftest import ALL_RUNS, HOSTILE_RUN, Arl, is_safe
 
@@ -50,7 +52,8 @@ def test_pages_go_on_where_the_last_one_ended(arl: Arl, store: Path) -> None:
             break
         before = ["--before", page["next_before"]]
     assert seen == ALL_RUNS[::-1]
-    assert "more: arl runs list --before failed" in arl("runs", "list", "--db", store, "--limit", 4).err
+    said = arl("runs", "list", "--db", store, "--limit", 4).err
+    assert said == f"more: arl runs list --limit 4 --before failed --db {store}\n"
 
 
 def test_a_page_that_ends_with_the_last_run_promises_nothing(arl: Arl, store: Path) -> None:
@@ -61,8 +64,29 @@ def test_a_page_that_ends_with_the_last_run_promises_nothing(arl: Arl, store: Pa
 def test_the_state_filter(arl: Arl, store: Path) -> None:
     found = arl("runs", "list", "--db", store, "--state", "failed", "--json").json["runs"]
     assert [run["run_id"] for run in found] == ["rescued", "failed"]
-    assert arl("runs", "list", "--db", store, "--state", "suspended").out.startswith("no such run in ")
+    assert arl("runs", "list", "--db", store, "--state", "suspended").out == f"no suspended runs in {store}\n"
+    assert arl("runs", "list", "--db", store, "--before", "done").out == "no runs older than done\n"
     assert arl("runs", "list", "--db", store, "--state", "asleep").code == 2
+
+
+def test_a_store_without_runs_says_so(arl: Arl, db: Path) -> None:
+    assert arl("init", "--db", db).code == 0
+    assert arl("runs", "list", "--db", db).out == f"no runs in {db}\n"
+
+
+def test_a_step_that_left_the_pipeline_is_not_counted(arl: Arl, db: Path) -> None:
+    for names in (("old", "last"), ("last",)):
+        with RunLedger(run_id="r", db_path=db) as ledger:
+            for name in names:
+                ledger.step(name=name)(lambda: 1)
+            if len(names) == 2:
+                ledger.step(name="fails")(lambda: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    ledger.execute()
+            else:
+                ledger.execute()
+    (run,) = arl("runs", "list", "--db", db, "--json").json["runs"]
+    assert (run["steps_recorded"], run["steps_total"]) == (1, 1)
 
 
 def test_before_an_unknown_run_is_refused(arl: Arl, store: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,10 @@ def test_restored_and_live_steps_differ_in_sign_and_word(arl: Arl, store: Path) 
 
 def test_an_abandoned_attempt_stays_visible_below_its_step(arl: Arl, store: Path) -> None:
     out = arl("runs", "show", "crashed", "--db", store).out
-    assert "abandoned, attempt 1" in out
+    (abandoned,) = [line for line in out.splitlines() if "abandoned, attempt 1" in line]
+    assert re.search(r"attempt 1 · started [0-9TZ:.-]+ · not known how long · leaf \d+$", abandoned)
+    records = arl("runs", "show", "crashed", "--db", store, "--json").json["steps"][2]["records"]
+    assert [(one["kind"], one["duration_ms"] is None) for one in records] == [("abandoned", True), ("result", False)]
     assert "1  died: started" in out
     assert "2  completed" in out
 
@@ -37,7 +42,7 @@ def test_what_is_in_flight_without_a_living_attempt_is_uncertain(arl: Arl, store
     out = arl("runs", "show", "dead", "--db", store).out
     assert "running (no live attempt)" in out
     assert "? uncertain  judge" in out
-    assert "no attempt lives that could end it" in out
+    assert "no attempt is left that could record its end" in out
     assert "· waiting    publish" in out
 
 
@@ -104,7 +109,7 @@ def test_text_from_a_model_can_neither_steer_the_terminal_nor_pose_as_markup(arl
         out = arl("runs", "show", *arguments, "--db", store).out
         assert is_safe(out)
     assert (
-        "\\x1b[2J\\x1b]0;owned\\a [red]not markup[/red]\\nsecond line"
+        "\\x1b[2J\\x1b]0;owned\\a [red]not markup[/red] … (all of it: --step judge --payloads)"
         in arl("runs", "show", "failed", "--db", store).out
     )
     assert HOSTILE_STEP in out
@@ -187,6 +192,156 @@ def test_a_step_that_left_the_pipeline_is_still_shown(arl: Arl, db: Path) -> Non
     assert "not part of the pipeline any more" in _line(out, "old")
 
 
+def test_a_step_that_failed_and_was_removed_is_not_waiting_in_a_completed_run(arl: Arl, db: Path) -> None:
+    from agent_run_ledger import RunLedger
+
+    for names in (("last", "old"), ("last",)):
+        with RunLedger(run_id="r", db_path=db) as ledger:
+            ledger.step(name="last")(lambda: 1)
+            if "old" in names:
+                ledger.step(name="old")(lambda: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    ledger.execute()
+            else:
+                ledger.execute()
+    out = arl("runs", "show", "r", "--db", db).out
+    assert "1 step: 1 restored; and 1 removed from the pipeline" in out
+    assert "⊖ removed    old" in out
+    assert "waiting" not in out
+    steps = arl("runs", "show", "r", "--db", db, "--json").json["steps"]
+    assert [(step["step"], step["state"], step["defined"]) for step in steps] == [
+        ("last", "restored", True),
+        ("old", "removed", False),
+    ]
+
+
+def test_a_running_step_is_not_headed_with_an_earlier_attempts_numbers(arl: Arl, db: Path) -> None:
+    from agent_run_ledger import RunLedger
+
+    entered, leave = threading.Event(), threading.Event()
+
+    def program(fails: bool) -> RunLedger:
+        ledger = RunLedger(run_id="r", db_path=db)
+
+        @ledger.step
+        def work() -> int:
+            if fails:
+                raise ValueError("not yet")
+            entered.set()
+            leave.wait(60)
+            return 1
+
+        return ledger
+
+    with program(fails=True) as ledger, pytest.raises(ValueError, match="not yet"):
+        ledger.execute()
+    ledger = program(fails=False)
+    worker = threading.Thread(target=ledger.execute)
+    worker.start()
+    try:
+        assert entered.wait(60)
+        out = arl("runs", "show", "r", "--db", db).out
+        (step,) = arl("runs", "show", "r", "--db", db, "--json").json["steps"]
+    finally:
+        leave.set()
+        worker.join()
+        ledger.close()
+    assert re.search(r"▶ running    work  attempt 2$", out, re.MULTILINE)
+    assert "error, attempt 1 · " in out
+    assert (step["record_id"], step["in_flight"][0]["attempt"]) == (None, 2)
+
+
+class _Clock:
+    """A wall clock that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from agent_run_ledger.clock import SystemClock
+
+        self.now_ms = 1_800_000_000_000
+        monkeypatch.setattr(SystemClock, "now_ms", lambda clock: self.now_ms)
+
+
+def test_a_clock_that_was_set_back_gives_no_duration(arl: Arl, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agent_run_ledger import RunLedger
+
+    clock = _Clock(monkeypatch)
+    with RunLedger(run_id="r", db_path=db) as ledger:
+
+        @ledger.step
+        def first() -> int:
+            clock.now_ms -= 7_200_000
+            return 1
+
+        @ledger.step(depends_on=["first"])
+        def second(first: int) -> int:
+            raise ValueError("not yet")
+
+        for _ in range(2):
+            with pytest.raises(ValueError, match="not yet"):
+                ledger.execute()
+    out = arl("runs", "show", "r", "--db", db).out
+    assert re.search(r"first +attempt 1 · clock changed", out)
+    assert re.search(r"2  failed: started 2027-01-15T06:00:00.000Z · clock changed · ", out)
+    assert "2 h" not in out
+    told = arl("runs", "explain", "r", "--db", db).out
+    assert "Attempt 2 started 2027-01-15T06:00:00.000Z failed (clock changed)." in told
+    (record,) = arl("runs", "show", "r", "--db", db, "--json").json["steps"][0]["records"]
+    assert record["duration_ms"] is None
+
+
+def test_a_clock_that_runs_gives_durations(arl: Arl, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agent_run_ledger import RunLedger
+
+    clock = _Clock(monkeypatch)
+    with RunLedger(run_id="r", db_path=db) as ledger:
+
+        @ledger.step
+        def first() -> int:
+            clock.now_ms += 7_200_000
+            return 1
+
+        ledger.execute()
+    out = arl("runs", "show", "r", "--db", db).out
+    assert "1  completed: started 2027-01-15T08:00:00.000Z · 2 h 00 min · " in out
+    assert re.search(r"first  attempt 1 · 2 h 00 min · ", out)
+
+
+def test_what_has_no_stored_form_is_told_in_words(arl: Arl, db: Path) -> None:
+    from agent_run_ledger import RunLedger
+
+    class Odd(Exception):
+        def __init__(self, left: object, right: object) -> None:
+            super().__init__(left)
+            self.right = right
+
+    def surrogate() -> None:
+        raise ValueError("bad \ud800 text")
+
+    def odd() -> None:
+        raise Odd(object(), 1)
+
+    for run_id, body, kind in (("sur", surrogate, ValueError), ("odd", odd, Odd)):
+        with RunLedger(run_id=run_id, db_path=db) as ledger:
+            ledger.step(name="b")(body)
+            with pytest.raises(kind):
+                ledger.execute()
+    assert "ValueError: bad \\ud800 text" in arl("runs", "show", "sur", "--db", db).out
+    assert "Odd: Odd(<object object at " in arl("runs", "explain", "odd", "--db", db).out
+    Audit(db, "rescued", ends="rescue").run()
+    for arguments in (("sur",), ("odd",), ("odd", "--step", "b", "--payloads"), ("rescued", "--payloads")):
+        out = arl("runs", "show", *arguments, "--db", db).out
+        assert "$arl" not in out
+    assert '"paid": "for"' in out
+
+
+def test_a_leaf_is_not_torn_from_its_number(arl: Arl, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in range(50, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        out = arl("runs", "show", "crashed", "--db", store).out
+        assert re.search(r"leaf \d+$", out, re.MULTILINE)
+        assert not re.search(r"leaf$", out, re.MULTILINE)
+
+
 def test_an_ascii_terminal_gets_signs_it_can_show(shell: Arl, store: Path) -> None:
     out = shell("runs", "show", "crashed", "--db", store, PYTHONIOENCODING="ascii").out
     assert out.isascii()
@@ -205,4 +360,4 @@ def test_lines_fit_the_terminal(arl: Arl, store: Path, columns: str, monkeypatch
 def test_into_a_pipe_nothing_is_cut_or_filled_up(shell: Arl, store: Path) -> None:
     out = shell("runs", "show", "failed", "--db", store).out
     assert all(line == line.rstrip() for line in out.splitlines())
-    assert any("[red]not markup[/red]" in line and "reversed" in line for line in out.splitlines())
+    assert any("[red]not markup[/red]" in line and "--payloads" in line for line in out.splitlines())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -86,6 +88,26 @@ def test_no_rows_still_show_the_columns(arl: Arl, store: Path) -> None:
     assert ended.err == "0 rows\n"
 
 
+def test_a_table_that_does_not_fit_is_shown_as_records(arl: Arl, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    wide = arl("sql", "--readonly", "SELECT * FROM runs WHERE run_id IN ('done', 'dead')", "--db", store)
+    assert max(map(len, wide.out.splitlines())) <= 80
+    assert [line for line in wide.out.splitlines() if line.startswith("row ")] == ["row 1", "row 2"]
+    assert re.search(r"^run_id: +done$", wide.out, re.MULTILINE)
+    assert re.search(r"^parent_row_id: +NULL$", wide.out, re.MULTILINE)
+    assert wide.err == "2 rows\n"
+    narrow = arl("sql", "--readonly", "SELECT run_id, state FROM runs WHERE run_id = 'done'", "--db", store)
+    assert narrow.out.splitlines()[0].split() == ["run_id", "state"]
+    monkeypatch.delenv("COLUMNS")
+    piped = arl("sql", "--readonly", "SELECT * FROM runs", "--db", store)
+    assert piped.out.splitlines()[0].split()[:2] == ["row_id", "run_uid"]
+
+
+def _bounded() -> None:
+    """Let the child die by itself if this test is killed before it has ended it."""
+    resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+
+
 def test_ctrl_c_ends_a_computation_inside_sqlite(store: Path) -> None:
     endless = (
         "WITH RECURSIVE few(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM few LIMIT 20000),"
@@ -93,7 +115,7 @@ def test_ctrl_c_ends_a_computation_inside_sqlite(store: Path) -> None:
         " SELECT x FROM few UNION ALL SELECT max(x) FROM all_of_them"
     )
     command = [*COMMAND, "sql", "--readonly", endless, "--json", "--db", str(store)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=_bounded) as child:
         if child.stdout is None:
             raise AssertionError("no pipe")
         seen = 0

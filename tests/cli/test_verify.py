@@ -55,14 +55,32 @@ def test_since_sees_that_a_log_grew_and_nothing_before_changed(arl: Arl, store: 
     assert "is extended by this log" in arl("verify", "--db", store, "--since", noted).out
 
 
-@pytest.mark.parametrize("size", ["5", "100000"])
-def test_since_another_log_is_tampered(arl: Arl, store: Path, size: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "said", "code", "hint"),
+    [
+        ("5", "is NOT extended by this log", "not_extended", "it was changed"),
+        ("100000", "is longer than this log", "log_shorter", "it may be an older copy"),
+    ],
+)
+def test_since_another_log_is_tampered(arl: Arl, store: Path, size: str, said: str, code: str, hint: str) -> None:
     ended = arl("verify", "--db", store, "--since", f"{size}:{'0' * 64}")
     assert ended.code == 6
-    assert "is NOT extended by this log" in ended.out
+    assert said in ended.out
     assert "arl verify --since" not in ended.out
     asked = arl("verify", "--db", store, "--since", f"{size}:{'0' * 64}", "--json")
-    assert (asked.json["ok"], asked.error["code"]) == (False, "not_extended")
+    assert (asked.json["ok"], asked.json["extends_noted"], asked.error["code"]) == (False, False, code)
+    assert hint in asked.error["hint"]
+
+
+def test_an_older_copy_says_that_it_is_shorter(arl: Arl, store: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    old.write_bytes(store.read_bytes())
+    Audit(store, "later").run()
+    now = arl("verify", "--db", store, "--json").json
+    ended = arl("verify", "--db", old, "--since", f"{now['leaves']}:{now['root_hex']}")
+    assert ended.code == 6
+    assert f"fewer than the {now['leaves']} that were noted" in ended.err
+    assert "was changed" not in ended.err
 
 
 @pytest.mark.parametrize(

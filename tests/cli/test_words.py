@@ -12,7 +12,9 @@ from agent_run_ledger.cli.words import (
     clean_lines,
     counted,
     duration_words,
+    first_line,
     iso,
+    listed,
     size_words,
 )
 
@@ -58,7 +60,7 @@ def test_sizes(count: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("milliseconds", "words"),
     [
-        (-1, "?"),
+        (-1, "clock changed"),
         (0, "0 ms"),
         (999, "999 ms"),
         (1250, "1.25 s"),
@@ -91,6 +93,28 @@ def test_times_are_utc_with_milliseconds_and_impossible_ones_are_numbers() -> No
     assert iso(0) == "1970-01-01T00:00:00.000Z"
     assert iso(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert iso(1 << 62) == str(1 << 62)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", ""),
+        (" \n one \n", "one"),
+        ("one\ntwo", "one …"),
+        ("x" * 300, "x" * 300),
+        ("x" * 301, f"{'x' * 300} …"),
+        ("\n\n", ""),
+    ],
+)
+def test_the_first_line(text: str, line: str) -> None:
+    assert first_line(text) == line
+
+
+def test_twenty_names_and_how_many_more() -> None:
+    names = [f"n{number}" for number in range(1021)]
+    assert listed(names[:20]) == ", ".join(names[:20])
+    assert listed(names) == f"{', '.join(names[:20])}, and 1,001 more (all with --json)"
+    assert listed(names[:3], limit=2, rest="") == "n0, n1, and 1 more"
 
 
 def test_counted() -> None:

@@ -1,6 +1,6 @@
-"""The program whose store is kept as tests/golden/store/v1.db. Never change its steps: every version must resume it.
+"""The program whose store is kept as tests/golden/store/v1.db, and whose steps never change.
 
-Run as `python tests/contract/golden_program.py FILE` it writes such a store. The file in the tree was written once.
+Every version must resume that store. Run as `python tests/contract/golden_program.py FILE` it writes such a store. The file in the tree was written once.
 """
 
 from __future__ import annotations

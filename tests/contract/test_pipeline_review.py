@@ -439,3 +439,20 @@ def test_our_errors_travel_between_processes() -> None:
     assert (str(again), again.path, again.type_name, again.code, again.unrecorded) == (
         str(error), "$.a", "x", "unstorable", {"s": 1},
     )  # fmt: skip
+
+
+def test_a_result_that_became_a_float_is_another_argument(new_ledger: New) -> None:
+    for value, expected in ((1, "1"), (1.0, "1.0")):
+        ledger = new_ledger()
+        seen: list[str] = []
+        ledger.add(Step(lambda: value, name="source", environment={"value": value}))
+        ledger.add(Step(lambda source: repr(source), name="text", depends_on=["source"]))
+
+        def end(text: str) -> None:
+            seen.append(text)
+            raise ValueError("stop")
+
+        ledger.add(Step(end, name="end", depends_on=["text"]))
+        with pytest.raises(ValueError, match="stop"):
+            ledger.execute()
+        assert seen == [expected]

@@ -178,7 +178,7 @@ def test_cancelled_run_is_refused_for_ever(make: Make) -> None:
     for inputs in ("acme", "other"):
         with pytest.raises(RunCancelled):
             second.execute(company=inputs)
-    with pytest.raises(Refused, match="cannot release"):
+    with pytest.raises(Refused, match="cannot be released"):
         operate(second, RunEvent.RELEASE)
     with pytest.raises(RunCancelled):
         second.execute(company="acme")

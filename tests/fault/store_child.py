@@ -118,7 +118,8 @@ def inside(path: str) -> None:
 def lock(path: str, run_id: str) -> None:
     """Be a run's live attempt."""
     store = open_sqlite(path, create=False)
-    _told("none" if store.lock_run(run_id) is None else "locked")
+    lock = store.lock_run(run_id)
+    _told("none" if lock is None else "locked")
 
 
 def create(path: str) -> None:

@@ -118,8 +118,7 @@ def test_a_file_that_was_replaced_is_not_opened_again_as_if_it_were_the_same(bac
     other = backend.open("other")
     begin(other)
     other.close()
-    assert store._shared.writer().suspend(1.0)
-    store._shared.writer().resume()
+    store._shared.writer().let_go()
     (tmp_path / "other.db").replace(tmp_path / "log.db")
     with pytest.raises(Tampered) as caught:
         begin(store, "lost")

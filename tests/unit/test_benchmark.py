@@ -166,6 +166,14 @@ def test_the_table_shows_the_floor_beside_the_value_and_the_misses_plainly(repor
     assert lines[-1] == "1 of 2 targets met. MISSED: cost. Too noisy to judge: speed & <haste>."
 
 
+def test_the_table_fits_the_terminal_and_loses_nothing(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, report.as_table().splitlines())) <= 80
+    narrow, wide = report.as_table(60), report.as_table(10_000)
+    assert max(map(len, narrow.splitlines())) <= 62
+    assert sorted(re.sub("─+", "", narrow).split()) == sorted(re.sub("─+", "", wide).split())
+
+
 def test_the_verdict_counts_only_what_has_a_target_and_enough_pairs(report: Report) -> None:
     assert verdict(report.figures).startswith("1 of 2 targets met.")
     assert verdict([speed(60.0)]) == "1 of 1 targets met."

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +16,9 @@ from agent_run_ledger.benchmark.figures import Figure, number
 
 FORMAT_VERSION = 1
 _HEADINGS = ("figure", "value", "floor", "× floor", "target", "met")
+_GAP = 2
+_INDENT = "    "
+_UNBOUNDED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +47,22 @@ class Report:
         }
         return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
-    def as_table(self) -> str:
-        """Return the report as a table with the floor beside each figure, then the notes, then what is missed."""
+    def as_table(self, width: int | None = None) -> str:
+        """Return the report as a table with the floor beside each figure, then the notes, then what is missed.
+
+        `width` in columns; by default COLUMNS or the terminal's, and no limit into a pipe. Where the table is wider,
+        each figure's name has a line of its own, and longer texts are wrapped.
+        """
+        width = _room() if width is None else width
         rows = [_HEADINGS, *(_row(figure) for figure in self.figures)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-        lines = [_line(row, widths) for row in rows]
-        lines.insert(1, "─" * len(lines[0]))
+        wide = sum(widths) + _GAP * (len(widths) - 1) <= width
+        lines = [line for row in rows for line in (_line(row, widths) if wide else _two_lines(row, widths))]
+        lines.insert(1 if wide else 2, "─" * min(width, max(map(len, lines))))
         notes = [f"  {figure.name}: {figure.note}" for figure in self.figures if figure.note]
         machine = ", ".join(f"{key} {value}" for key, value in self.machine.items())
-        return "\n".join((*lines, "", "Notes", *notes, "", f"Measured on: {machine}", verdict(self.figures)))
+        said = (*notes, "", f"Measured on: {machine}", verdict(self.figures))
+        return "\n".join((*lines, "", "Notes", *(_wrapped(line, width) for line in said)))
 
 
 def verdict(figures: Sequence[Figure]) -> str:
@@ -93,14 +106,31 @@ def _row(figure: Figure) -> tuple[str, ...]:
     )
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    name, value, floor, ratio, target, met = row
+def _line(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [f"{row[0].ljust(widths[0])}{' ' * _GAP}{_cells(row, widths)}".rstrip()]
+
+
+def _two_lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [row[0], f"{_INDENT}{_cells(row, widths)}".rstrip()]
+
+
+def _cells(row: Sequence[str], widths: Sequence[int]) -> str:
+    _, value, floor, ratio, target, met = row
     cells = (
-        name.ljust(widths[0]),
         value.rjust(widths[1]),
         floor.rjust(widths[2]),
         ratio.rjust(widths[3]),
         target.ljust(widths[4]),
         met.ljust(widths[5]),
     )
-    return "  ".join(cells).rstrip()
+    return (" " * _GAP).join(cells)
+
+
+def _room() -> int:
+    """Return how many columns a line may have: what reads from a pipe wants whole lines."""
+    bounded = sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
+    return shutil.get_terminal_size().columns if bounded else _UNBOUNDED
+
+
+def _wrapped(line: str, width: int) -> str:
+    return line if len(line) <= width else textwrap.fill(line, width, subsequent_indent="    ", break_on_hyphens=False)

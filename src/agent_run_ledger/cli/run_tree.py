@@ -17,6 +17,7 @@ from agent_run_ledger.cli.run_json import HAS_VALUE, duration_ms
 from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
 from agent_run_ledger.cli.value_text import value_lines, value_note
 from agent_run_ledger.cli.words import (
+    MAX_REASON,
     ago_words,
     clean,
     clean_lines,
@@ -117,7 +118,7 @@ def _attempt_line(attempt: AttemptView) -> Parts:
     if attempt.holder.pid is not None:
         parts.append(f"process {attempt.holder.pid} on {attempt.holder.host}")
     if attempt.reason:
-        parts.append(first_line(attempt.reason))
+        parts.append(first_line(attempt.reason, limit=MAX_REASON))
     return Parts(parts)
 
 
@@ -235,7 +236,7 @@ def _mark_line(mark: InFlight, state: StepState) -> Parts:
     began = f"started {_ago(mark.started_at_ms)} in attempt {mark.attempt}, try {mark.tries}"
     if state is StepState.RUNNING:
         return Parts([began], "cyan")
-    return Parts([began, "no attempt lives that could end it: its cost is uncertain"], "magenta")
+    return Parts([began, "no attempt is left that could record its end: its cost is uncertain"], "magenta")
 
 
 def _add_value(branch: Tree, store: Store, record: RecordView, *, full: bool) -> None:

@@ -8,7 +8,7 @@ from agent_run_ledger.cli.next_steps import run_command
 from agent_run_ledger.cli.options import Db, Json, RunId
 from agent_run_ledger.cli.output import print_json, show, text
 from agent_run_ledger.cli.runs_list import state_words
-from agent_run_ledger.cli.words import MAX_LISTED, first_line, iso, listed
+from agent_run_ledger.cli.words import MAX_LISTED, MAX_REASON, first_line, iso, listed
 from agent_run_ledger.ledger.run_story import AttemptStory, Cause, LiveStep, NextAnswer, RunStory, tell_run
 from agent_run_ledger.ledger.run_view import AttemptEnd, view_run
 from agent_run_ledger.ledger.step_states import StepState
@@ -127,7 +127,7 @@ def _attempt_lines(told: AttemptStory) -> list[str]:
     if told.waiting:
         lines.append(f"not started ({len(told.waiting)}): {listed(told.waiting)}")
     if told.attempt.reason:
-        lines.append(f"it stopped at {first_line(told.attempt.reason)}")
+        lines.append(f"it stopped at {first_line(told.attempt.reason, limit=MAX_REASON)}")
     lines += [f"{iso(one.at_ms)} {one.event} by {one.actor}: {one.reason}" for one in told.decisions]
     return lines
 

@@ -41,7 +41,7 @@ def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, 
         return
     chosen = next((one for one in view.steps if one.definition.name == step), None)
     if chosen is None:
-        known = listed([one.definition.name for one in view.steps])
+        known = listed([one.definition.name for one in view.steps], rest="")
         raise Refused(f"run {run_id!r} has no step {step!r}", code="no_step", hint=f"it has: {known}")
     if as_json:
         output.print_json({"run_id": run_id, "step": step_json(chosen, view, store)})

@@ -119,7 +119,8 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, whe
         verdict = "is extended by this log" if extends else "is NOT extended by this log"
         if noted.size > report.leaves:
             verdict = "is longer than this log, which may be an older copy"
-        say(f"since    {noted.size}:{noted.root.hex()} {verdict}")
+        say(f"since    {noted.size}:{noted.root.hex()}")
+        say(f"         {verdict}")
     for problem in report.problems:
         place = "store" if problem.leaf_index is None else f"leaf {problem.leaf_index}"
         say(f"problem  {place}: {clean(problem.text)}")
@@ -130,7 +131,7 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, whe
 
 def _print_next(report: Report, setting: Setting) -> None:
     say("")
-    say("Note this outside the store, and give it to the next check, to see that nothing before was changed:")
+    say("Note this outside the store; run later, it shows whether anything was changed:")
     say(next_command(setting, "verify", "--since", f"{report.leaves}:{report.root_hex}"))
 
 

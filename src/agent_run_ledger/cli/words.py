@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 MAX_LISTED = 20
 MAX_ERROR = 300
+MAX_REASON = 120
 _KIB = 1024
 
 
@@ -82,11 +83,11 @@ def leaves_words(count: int) -> str:
     return "1 leaf" if count == 1 else f"{count:,} leaves"
 
 
-def listed(names: Sequence[str], *, limit: int = MAX_LISTED) -> str:
-    """Return the names with commas, at most `limit`, and then how many more there are."""
+def listed(names: Sequence[str], *, limit: int = MAX_LISTED, rest: str = " (all with --json)") -> str:
+    """Return the names with commas, at most `limit`, then how many more there are and where to find them."""
     if len(names) <= limit:
         return ", ".join(names)
-    return f"{', '.join(names[:limit])}, and {len(names) - limit:,} more (all with --json)"
+    return f"{', '.join(names[:limit])}, and {len(names) - limit:,} more{rest}"
 
 
 def first_line(text: str, *, limit: int = MAX_ERROR) -> str:

@@ -28,8 +28,9 @@ class Inputs:
         self._children: dict[str, dict[str, bytes]] = {}
         for name, value in values.items():
             try:
-                self._packed[name] = codecs.pack(value, limit_bytes=limit_bytes)
-                self.digests[name] = codecs.value_digest(value)
+                packed = codecs.pack(value, limit_bytes=limit_bytes)
+                self.digests[name] = packed.value_sha256 if packed.finite else codecs.value_digest(value)
+                self._packed[name] = packed
             except LedgerError as error:
                 error.add_note(f"while reading run input {name!r}")
                 error.message = f"run input {name!r}: {error.message}"

@@ -13,7 +13,13 @@ from agent_run_ledger.ports import RunRow, Tx
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Context
 from agent_run_ledger.runs.differences import is_text
 
-OPERATOR_EVENTS = (RunEvent.QUARANTINE, RunEvent.RELEASE, RunEvent.CANCEL, RunEvent.TAKEOVER)
+DONE = {
+    RunEvent.QUARANTINE: "quarantined",
+    RunEvent.RELEASE: "released",
+    RunEvent.CANCEL: "cancelled",
+    RunEvent.TAKEOVER: "taken over",
+}
+"""The operator's events, and what to say of a run that has had one."""
 
 
 def decide(context: Context, run_id: str, event: RunEvent, *, reason: str, actor: str) -> RunRow:
@@ -23,7 +29,7 @@ def decide(context: Context, run_id: str, event: RunEvent, *, reason: str, actor
     takeover raises the generation: the attempt that held the run can write nothing more. Refused("no_run") for an
     unknown run, Refused("bad_transition") where the table has no such arrow (a completed run stays completed).
     """
-    if event not in OPERATOR_EVENTS:
+    if event not in DONE:
         raise Misuse(f"{event} is not an operator's decision", code="bad_event")
     if not reason.strip():
         raise Misuse(f"a {event} needs a reason", code="no_reason", hint="give --reason TEXT")
@@ -48,7 +54,7 @@ def _write(tx: Tx, run_id: str, event: RunEvent, draft: Record, reason: str) -> 
         raise Refused(f"there is no run {run_id!r} in this store", code="no_run", hint="`arl runs list` shows the runs")
     new = next_run_state(row.state, event)
     if new is None:
-        raise Refused(f"run {run_id!r} is {row.state}: it cannot {event}", code="bad_transition")
+        raise Refused(f"run {run_id!r} is {row.state}: it cannot be {DONE[event]}", code="bad_transition")
     generation = row.generation + (1 if event is RunEvent.TAKEOVER else 0)
     record = replace(draft, run_uid=row.run_uid, attempt=row.attempt, started_at_ms=tx.now_ms, ended_at_ms=tx.now_ms)
     change = Change(type="run", id=row.run_uid, old=row.state, new=new, generation=generation, mac=record_mac(record))

@@ -3,56 +3,46 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+import time
+from collections.abc import Callable
+from typing import Any, cast
 
 
 class FairLock:
-    """First come, first served: a released lock is handed to the oldest waiter, so nobody can overtake.
+    """First come, first served: who waits longest holds the queue, so who releases and asks again comes after it.
 
-    threading.Lock lets a thread that releases and asks again win against sleepers for seconds.
+    An interrupt (a signal handler that raises) can come after any call and must not leave the lock taken. So it is
+    made of locks written in C, and who acquires it writes, with nothing in between:
+
+        try:
+            if not lock.acquire(timeout_s): ...
+            ...
+        finally:
+            try:
+                lock.release()
+            except RuntimeError:
+                pass
     """
 
-    __slots__ = ("_mutex", "_owner", "_waiters")
+    __slots__ = ("_queue", "_turn", "is_mine", "release")
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._owner: int | None = None
-        self._waiters: deque[tuple[int, threading.Lock]] = deque()
+        self._queue = threading.RLock()
+        self._turn = threading.RLock()
+        self.release: Callable[[], None] = self._turn.release
+        """Give the lock up, in one call that no interrupt can divide. RuntimeError when the caller does not hold it."""
+        self.is_mine: Callable[[], bool] = cast(Any, self._turn)._is_owned
+        """Return whether the calling thread holds the lock."""
 
     def acquire(self, timeout_s: float) -> bool:
         """Take the lock and return True, or return False after `timeout_s` seconds without it."""
-        me, turn = threading.get_ident(), None
+        deadline_s = time.monotonic() + timeout_s
         try:
-            with self._mutex:
-                if self._owner is None:
-                    self._owner = me
-                    return True
-                turn = threading.Lock()
-                turn.acquire()
-                self._waiters.append((me, turn))
-            return turn.acquire(timeout=timeout_s) or not self._leave_queue(me, turn)
-        except BaseException:  # a signal's exception at any point must not leave the lock with nobody
-            if (turn is None or not self._leave_queue(me, turn)) and self.is_mine():
-                self.release()
-            raise
-
-    def release(self) -> None:
-        """Hand the lock to the oldest waiter, or leave it free."""
-        with self._mutex:
-            if self._waiters:
-                self._owner, turn = self._waiters.popleft()
-                turn.release()
-            else:
-                self._owner = None
-
-    def is_mine(self) -> bool:
-        """Return whether the calling thread holds the lock."""
-        return self._owner == threading.get_ident()
-
-    def _leave_queue(self, me: int, turn: threading.Lock) -> bool:
-        """Stop waiting and return True; False when the lock was handed over in the meantime."""
-        with self._mutex:
-            if (me, turn) in self._waiters:
-                self._waiters.remove((me, turn))
-                return True
-            return False
+            if not self._queue.acquire(timeout=max(0.0, timeout_s)):
+                return False
+            return self._turn.acquire(timeout=max(0.0, deadline_s - time.monotonic()))
+        finally:
+            try:  # noqa: SIM105 - entering suppress() would be a call before it
+                self._queue.release()
+            except RuntimeError:
+                pass

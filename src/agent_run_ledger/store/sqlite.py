@@ -70,16 +70,46 @@ class Rows:
 
 
 def identify(location: str) -> Identity | None:
-    """Return what lies at `location`, without opening it; None when nothing does. Refused for anything but a file."""
+    """Return what lies at `location`, without opening it; None when nothing does.
+
+    Refused for anything but a file, and for a file with two names: each name would have a -wal file of its own.
+    """
+    found = _look_at(location)
+    if found is None:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise _foreign(location, "it is not a regular file")
+    if found.st_nlink > 1:
+        raise Refused(
+            f"{location} has {found.st_nlink} names (hard links): commits made under one are missing under the others",
+            code="hard_linked",
+            hint="remove the other names; to keep a second file, copy this one while nobody has it open",
+        )
+    return found.st_dev, found.st_ino
+
+
+def identity_of(path: str) -> Identity | None:
+    """Return what lies at a path, whatever it is; None when nothing does. Unavailable where nobody can say."""
+    found = _look_at(path)
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
+def _look_at(path: str) -> os.stat_result | None:
     try:
-        found = os.stat(location)
+        return os.stat(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unavailable(f"{location} cannot be looked at: {error.strerror}", code="cannot_open") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise _foreign(location, "it is not a regular file")
-    return found.st_dev, found.st_ino
+        raise Unavailable(f"{path} cannot be looked at: {error.strerror}", code="cannot_open") from error
+
+
+def replaced(location: str) -> Tampered:
+    """Return what to raise when the file at `location` is no longer the one that was opened."""
+    return Tampered(
+        f"{location} was renamed, deleted or replaced while it was in use; nothing more is written",
+        code="store_replaced",
+        hint=f"bring the file back to this name before anything else: {location}-wal holds its last commits",
+    )
 
 
 def create_file(location: str) -> bool:
@@ -154,18 +184,11 @@ def _closed_on_failure(connection: Connection, location: str) -> Generator[None,
         connection.close(force=True)
         if isinstance(error, apsw.Error):
             raise translated(error, location) from error
+        if isinstance(error, OSError):
+            raise unopenable(location, error) from error
         if isinstance(error, UnicodeDecodeError):
             raise Tampered(f"{location}: a name is no text: {error}", code="corrupt") from error
         raise
-
-
-def wal_identity(location: str) -> Identity | None:
-    """Return what the -wal file of a store is, by a look at its name only."""
-    try:
-        found = os.stat(location + "-wal")
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _open(place: Place, flags: int) -> Connection:
@@ -173,6 +196,8 @@ def _open(place: Place, flags: int) -> Connection:
     try:
         connection = _touched(connect(location, flags), place)
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        if identity_of(location) != place.identity:
+            raise replaced(location) from error
         if not os.access(location, os.R_OK):
             raise Unavailable(f"{location} may not be read by this user", code="cannot_open") from error
         if os.access(os.path.dirname(location), os.W_OK):
@@ -184,8 +209,8 @@ def _open(place: Place, flags: int) -> Connection:
     except apsw.Error as error:
         raise translated(error, location) from error
     with _closed_on_failure(connection, location):
-        if identify(location) != place.identity:
-            raise Tampered(f"{location} was replaced by another file while it was in use", code="store_replaced")
+        if identity_of(location) != place.identity:
+            raise replaced(location)
         if not readonly and connection.readonly("main"):
             raise Unavailable(f"{location} is write-protected", code="read_only", hint="open it with readonly=True")
     return connection

@@ -47,7 +47,7 @@ class SqliteReader:
     def __init__(self, place: Place, *, guarded: bool = False) -> None:
         self._place = place
         self._guarded = guarded
-        self._lock = FairLock()
+        self.lock = FairLock()
         self._q = statements(QUERIES_FILE)
         self._connection: Connection | None = None
         self._uids: dict[int, bytes] = {}
@@ -162,26 +162,21 @@ class SqliteReader:
         columns, cursor = self._locked(run)
         return Rows(columns, self._rows_of(cursor))
 
-    def suspend(self, timeout_s: float) -> bool:
-        """Before a fork: close the connection and keep everyone out until `resume`. See SqliteWriter.suspend."""
-        if self._lock.is_mine() or not self._lock.acquire(timeout_s):
-            return False
+    def let_go(self) -> None:
+        """Before a fork, with `lock` held: close the connection."""
         self._drop()
-        return True
-
-    def resume(self) -> None:
-        """After a fork, in the parent: let readers in again."""
-        self._lock.release()
 
     def close(self) -> None:
         """Close after the chunk that is being read. A second call does nothing."""
-        taken = self._lock.acquire(self._place.wait_s)
         try:
+            self.lock.acquire(self._place.wait_s)
             self._closed = True
             self._drop()
         finally:
-            if taken:
-                self._lock.release()
+            try:  # noqa: SIM105 - see FairLock
+                self.lock.release()
+            except RuntimeError:
+                pass
 
     def leak(self) -> object:
         """See SqliteWriter.leak."""
@@ -234,7 +229,7 @@ class SqliteReader:
         if os.getpid() != self._pid:
             raise forked(location)
         try:
-            if not self._lock.acquire(self._place.wait_s):
+            if not self.lock.acquire(self._place.wait_s):
                 raise Unavailable(f"{location} was read by others for {self._place.wait_s:g} s", code="store_busy")
             if self._closed:
                 raise Misuse(f"{location} was used after it was closed", code="store_closed")
@@ -248,8 +243,10 @@ class SqliteReader:
                 raise Refused(f"a column is no text: {error}", code="bad_sql", hint="select hex(…) of it") from error
             raise self._corrupt(f"a name is no text: {error}") from error
         finally:
-            if self._lock.is_mine():
-                self._lock.release()
+            try:  # noqa: SIM105 - see FairLock
+                self.lock.release()
+            except RuntimeError:
+                pass
 
     def _record(self, row: Row) -> StoredRecord:
         run_row_id = row[1]

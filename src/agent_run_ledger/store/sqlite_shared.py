@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from agent_run_ledger.errors import Misuse, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope import Change, envelope_bytes
 from agent_run_ledger.kernel.merkle import append, leaf_hash
 from agent_run_ledger.ports import Clock, Entropy
+from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked, keep_for_ever, register
 from agent_run_ledger.store.sidecar import Sidecar
 from agent_run_ledger.store.sqlite import (
@@ -41,7 +43,7 @@ class SharedStore:
 
     def __init__(self, place: Place, clock: Clock, *, file_is_new: bool) -> None:
         self.place = place
-        self._file_is_new = file_is_new
+        self.file_is_new = file_is_new
         self.pid = os.getpid()
         self.users = 0
         self.created_here = False
@@ -69,8 +71,11 @@ class SharedStore:
             connection.close(force=True)
             raise
         self.meta = writer.start(connection, self._fill)
-        self.sidecar().note_log_id(cast(bytes, self.meta["log_id"]))
         self._writer = writer
+        try:
+            self.sidecar().note_log_id(cast(bytes, self.meta["log_id"]))
+        except OSError as error:
+            raise unopenable(self.sidecar().path, error) from error
 
     def writer(self) -> SqliteWriter:
         """Return the write side. Misuse where nobody opened the file for writing."""
@@ -91,7 +96,7 @@ class SharedStore:
 
     def is_mine(self) -> bool:
         """Return whether the calling thread is inside a transaction of this store."""
-        return self._writer is not None and self._writer.is_mine()
+        return self._writer is not None and self._writer.lock.is_mine()
 
     def parts(self) -> list[SqliteReader | SqliteWriter]:
         """Return what holds connections: the readers, then the writer, which checkpoints as the last to close."""
@@ -99,11 +104,15 @@ class SharedStore:
         return readers if self._writer is None else [*readers, self._writer]
 
     def close(self) -> None:
-        """Close everything that is open; this gives up every lock on the lock file."""
-        for part in self.parts():
-            part.close()
-        if self._sidecar is not None:
-            self._sidecar.close()
+        """Close all that is open, the lock file with every lock on it as the last; then raise the first failure."""
+        failures: list[BaseException] = []
+        for part in (*self.parts(), *([] if self._sidecar is None else [self._sidecar])):
+            try:
+                part.close()
+            except BaseException as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def abandon_in_child(self) -> bool:
         """Give everything up in a forked child; True when a connection had to be inherited open."""
@@ -118,7 +127,7 @@ class SharedStore:
 
     def _fill(self, connection: Connection) -> None:
         noted = self.sidecar().log_id
-        if noted is not None and not self._file_is_new:
+        if noted is not None and not self.file_is_new:
             raise Tampered(
                 f"{self.place.location} is empty and held log {noted.hex()} before: it was emptied",
                 code="emptied",
@@ -129,10 +138,16 @@ class SharedStore:
 
 
 class Registry:
-    """Every store that this process has open, by what the file is and not by its name."""
+    """Every store that this process has open, by what the file is and not by its name.
+
+    Opening and closing wait: for the turnstile, for transactions. So each file has a lock of its own for that, and
+    the one of all files is held for a look only.
+    """
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
+        self._doors: dict[Identity, FairLock] = {}
+        self._made: set[Identity] = set()
         self._open: dict[Identity, SharedStore] = {}
         self._inherited: set[Identity] = set()
         self._unknown = False
@@ -144,70 +159,129 @@ class Registry:
         with self._mutex:
             if self._unknown:
                 raise forked("a store that was just being opened")
-            identity, file_is_new = _existing(location, create=create)
-            shared = self._open.get(identity)
-            if identity in self._inherited or (shared is not None and shared.pid != os.getpid()):
-                raise forked(location)
-            if shared is None:
-                shared = SharedStore(replace(wanted, identity=identity), clock, file_is_new=file_is_new)
-            elif shared.place.durability is not wanted.durability and not readonly:
-                raise Misuse(f"{location} is open with durability={shared.place.durability}", code="settings_differ")
-            try:
-                if readonly:
-                    shared.open_to_read()
-                else:
-                    shared.open_to_write(create=create)
-            except BaseException:
-                if shared.users == 0:
-                    shared.close()
-                raise
-            shared.users += 1
-            self._open[identity] = shared
-            return shared
+            identity, made = _existing(location, create=create)
+            if made:
+                self._made.add(identity)
+            door = self._doors.setdefault(identity, FairLock())
+        if door.is_mine():
+            raise Misuse(f"{location} was opened while this thread was opening it", code="nested_transaction")
+        try:
+            if not door.acquire(wanted.wait_s):
+                raise _door_shut(location)
+            return self._enter(replace(wanted, identity=identity), create=create, readonly=readonly, clock=clock)
+        finally:
+            try:  # noqa: SIM105 - see FairLock
+                door.release()
+            except RuntimeError:
+                pass
 
     def release(self, shared: SharedStore) -> None:
         """Take one user away; the last one closes. Misuse inside one of its own transactions."""
         if shared.is_mine():
             raise Misuse(f"{shared.place.location} was closed inside its own transaction", code="nested_transaction")
-        with self._mutex:
+        door = self._doors[shared.place.identity]
+        try:
+            if not door.acquire(shared.place.wait_s):
+                raise _door_shut(shared.place.location)
             shared.users -= 1
             if shared.users == 0:
                 del self._open[shared.place.identity]
                 shared.close()
+        finally:
+            try:  # noqa: SIM105 - see FairLock
+                door.release()
+            except RuntimeError:
+                pass
 
     def before_fork(self) -> None:
-        """Close every connection: SQLite's own bookkeeping of locks would be wrong in a child that opens the file."""
-        locked = self._mutex.acquire(timeout=FORK_WAIT_S)
-        parts = [part for shared in list(self._open.values()) for part in shared.parts()]
-        self._forking[threading.get_ident()] = _Forking(locked, [part for part in parts if part.suspend(FORK_WAIT_S)])
+        """Close every connection: SQLite's own bookkeeping of locks would be wrong in a child that opens the file.
+
+        An interrupt here does not stop the fork. So what is taken is noted before it is.
+        """
+        forking = self._forking[threading.get_ident()] = _Forking()
+        forking.held.append(self._mutex.release)
+        forking.all_known = self._mutex.acquire(timeout=FORK_WAIT_S)
+        forking.at_rest = {identity for identity, door in list(self._doors.items()) if forking.take(door)}
+        for shared in list(self._open.values()):
+            for part in shared.parts():
+                if forking.take(part.lock):
+                    part.let_go()
 
     def after_fork_in_parent(self) -> None:
         """Let everyone in again; connections are opened at the next use."""
-        forking = self._forking.pop(threading.get_ident())
-        for part in forking.suspended:
-            part.resume()
-        if forking.locked:
-            self._mutex.release()
+        forking = self._forking.pop(threading.get_ident(), None) or _Forking()
+        try:
+            forking.give_back()
+        finally:
+            forking.give_back()  # the rest, after an interrupt
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's stores; a file whose connection could not be closed cannot be opened here."""
-        self._unknown |= not self._forking[threading.get_ident()].locked
-        self._forking = {}
-        self._mutex = threading.Lock()
+        forking = self._forking.get(threading.get_ident()) or _Forking()
+        self._unknown |= not forking.all_known
+        self._inherited |= self._doors.keys() - forking.at_rest
+        self._mutex, self._doors, self._forking = threading.RLock(), {}, {}
         stores, self._open = self._open, {}
         self._inherited |= {identity for identity, shared in stores.items() if shared.abandon_in_child()}
 
+    def _enter(self, wanted: Place, *, create: bool, readonly: bool, clock: Clock) -> SharedStore:
+        identity, location = wanted.identity, wanted.location
+        shared = self._open.get(identity)
+        if identity in self._inherited or (shared is not None and shared.pid != os.getpid()):
+            raise forked(location)
+        if shared is None:
+            shared = SharedStore(wanted, clock, file_is_new=identity in self._made)
+        elif shared.place.durability is not wanted.durability and not readonly:
+            raise Misuse(f"{location} is open with durability={shared.place.durability}", code="settings_differ")
+        try:
+            if readonly:
+                shared.open_to_read()
+            else:
+                shared.open_to_write(create=create)
+                self._made.discard(identity)
+        except BaseException:
+            if shared.users == 0:
+                self._open.pop(identity, None)
+                shared.close()
+            raise
+        shared.users += 1
+        self._open[identity] = shared
+        return shared
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class _Forking:
-    """What a thread holds while it forks."""
+    """What a thread holds while it forks, as releases; whether all files are known; which nobody opens or closes."""
 
-    locked: bool
-    suspended: list[SqliteReader | SqliteWriter]
+    held: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    all_known: bool = False
+    at_rest: set[Identity] = field(default_factory=set[Identity])
+
+    def take(self, lock: FairLock) -> bool:
+        """Take a lock for the time of the fork; False where it is in use, by this thread or for too long."""
+        if lock.is_mine():
+            return False
+        self.held.append(lock.release)
+        return lock.acquire(FORK_WAIT_S)
+
+    def give_back(self) -> None:
+        """Release what is held."""
+        while self.held:
+            try:  # noqa: SIM105 - see FairLock
+                self.held[-1]()
+            except RuntimeError:
+                pass
+            self.held.pop()
 
 
 registry = Registry()
 register(registry)
+
+
+def _door_shut(location: str) -> Unavailable:
+    return Unavailable(
+        f"{location} is being opened or closed, for too long", code="store_busy", hint="is another process stopped?"
+    )
 
 
 def _existing(location: str, *, create: bool) -> tuple[Identity, bool]:

@@ -169,6 +169,10 @@ class SqliteStore:
         """See ports.Store.lock_run. A read-only store may ask too: it writes nothing but the lock file."""
         return self._open().sidecar().lock_run(run_id)
 
+    def is_run_live(self, run_id: str) -> bool:
+        """See ports.Store.is_run_live. A read-only store may ask too."""
+        return self._open().sidecar().is_run_live(run_id)
+
     def grant_authority(self) -> bool:
         """Let this store hold effects, with a leaf that says so; False when it already could.
 

@@ -30,16 +30,19 @@ _POSITION_BITS = 16
 
 
 class SqliteTx:
-    """See ports.Tx. The commit looks at `changes` and `wrote`; `failure` is what nobody may swallow."""
+    """See ports.Tx. The commit looks at `changes` and `wrote`; `failure` is what nobody may swallow.
+
+    Without a `cursor` it is over.
+    """
 
     __slots__ = (
         "_connection",
-        "_cursor",
         "_leaf_index",
         "_location",
         "_q",
         "_why",
         "changes",
+        "cursor",
         "failure",
         "now_ms",
         "wrote",
@@ -50,7 +53,7 @@ class SqliteTx:
         self.changes: list[Change] = []
         self.wrote = False
         self.failure: LedgerError | None = None
-        self._cursor: Cursor | None = cursor
+        self.cursor: Cursor | None = cursor
         self._why: LedgerError | None = None
         self._connection = cursor.connection
         self._q = q
@@ -168,7 +171,7 @@ class SqliteTx:
 
     def end(self, why: LedgerError | None = None) -> None:
         """Make every later use raise `why`, or Misuse: rows written after the commit would have no leaf."""
-        self._cursor, self._why = None, why
+        self.cursor, self._why = None, why
 
     def _fetch(self, name: str, bindings: Row) -> list[Row]:
         try:
@@ -186,9 +189,9 @@ class SqliteTx:
             raise self._fail(translated(error, self._location)) from error
 
     def _open_cursor(self) -> Cursor:
-        if self._cursor is None:
+        if self.cursor is None:
             raise self._why or Misuse("this transaction is over", code="transaction_over")
-        return self._cursor
+        return self.cursor
 
     def _fetch_run(self, name: str, row_id: int) -> Row:
         rows = self._fetch(name, (row_id,))

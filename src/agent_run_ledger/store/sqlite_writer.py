@@ -24,8 +24,9 @@ from agent_run_ledger.store.sqlite import (
     Identity,
     Place,
     connect_writer,
+    identity_of,
     make_ready,
-    wal_identity,
+    replaced,
 )
 from agent_run_ledger.store.sqlite_driver import Connection, Cursor, extended_code
 from agent_run_ledger.store.sqlite_failures import translated
@@ -51,23 +52,22 @@ class SqliteWriter:
         self._place = place
         self._sidecar = sidecar
         self._clock = clock
-        self._lock = FairLock()
+        self.lock = FairLock()
         self._q = statements(QUERIES_FILE)
         self._connection: Connection | None = None
         self._cursor: Cursor | None = None
         self._tx: SqliteTx | None = None
         self._wal: Identity | None = None
-        self._stray = False
-        self._synced = True
+        self._synced: bool | None = None
         self._closed = False
         self._pid = os.getpid()
 
     def start(self, connection: Connection, fill: Callable[[Connection], None]) -> dict[str, bytes | str | int]:
         """Take over a connection that was just opened, create the schema if the file is empty, and return meta."""
-        if not self._sidecar.enter(self._place.wait_s):
-            connection.close(force=True)
-            raise self._busy()
         try:
+            if not self._sidecar.enter(self._place.wait_s):
+                connection.close(force=True)
+                raise self._busy()
             make_ready(connection, self._place, fill)
         finally:
             self._sidecar.leave()
@@ -88,15 +88,18 @@ class SqliteWriter:
         return self.transact_with(op_id, fn, sync=sync)
 
     def transact_with(self, op_id: bytes, fn: Callable[[SqliteTx], T], *, sync: bool = True) -> T:
-        """Run one transaction whose `fn` may use what only this store's transactions can do."""
+        """Run one transaction whose `fn` may use what only this store's transactions can do.
+
+        An interrupt may come after any call, so what is to be undone has a `finally` of its own that begins with it.
+        """
         if os.getpid() != self._pid:
             raise forked(self._place.location)
         if len(op_id) != OP_ID_BYTES:
             raise Misuse(f"an op_id has {OP_ID_BYTES} bytes, not {len(op_id)}", code="bad_op_id")
-        if self._lock.is_mine():
+        if self.lock.is_mine():
             raise Misuse("a transaction was begun inside another one of this thread", code="nested_transaction")
         try:
-            if not self._lock.acquire(self._place.wait_s):
+            if not self.lock.acquire(self._place.wait_s):
                 raise self._busy()
             if self._closed:
                 raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
@@ -104,36 +107,26 @@ class SqliteWriter:
         except apsw.Error as error:
             raise translated(error, self._place.location) from error
         finally:
-            if self._lock.is_mine():  # an interrupt may come before the lock or after it
-                self._lock.release()
+            try:  # noqa: SIM105 - see FairLock
+                self.lock.release()
+            except RuntimeError:
+                pass
 
-    def is_mine(self) -> bool:
-        """Return whether the calling thread is inside a transaction."""
-        return self._lock.is_mine()
-
-    def suspend(self, timeout_s: float) -> bool:
-        """Before a fork: wait for the transaction that runs, close the connection, keep everyone out until `resume`.
-
-        False when the lock could not be had (a fork inside a transaction): the child inherits an open connection.
-        """
-        if self._lock.is_mine() or not self._lock.acquire(timeout_s):
-            return False
+    def let_go(self) -> None:
+        """Before a fork, with `lock` held: close the connection, without a checkpoint."""
         self._drop(checkpoint=False)
-        return True
-
-    def resume(self) -> None:
-        """After a fork, in the parent: let transactions in again."""
-        self._lock.release()
 
     def close(self) -> None:
         """Close after the transaction that runs. A second call does nothing."""
-        self._lock.acquire(self._place.wait_s)
         try:
+            self.lock.acquire(self._place.wait_s)
             self._closed = True
             self._drop()
         finally:
-            if self._lock.is_mine():
-                self._lock.release()
+            try:  # noqa: SIM105 - see FairLock
+                self.lock.release()
+            except RuntimeError:
+                pass
 
     def leak(self) -> object:
         """Return what a forked child must keep alive for ever: closing it would act on the parent's locks and WAL."""
@@ -151,42 +144,41 @@ class SqliteWriter:
             self._sidecar.leave()  # also after an interrupt in `enter`: nobody else of this process can be inside
 
     def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
-        q = self._q
-        if cursor.connection.in_transaction:  # an interrupt came between a statement and what was to follow it
-            self._roll_back(cursor)
-            cursor = self._open_cursor()
-        if sync is not self._synced and self._place.durability is Durability.FULL:
-            # Not cached: this PRAGMA acts while it is prepared. 0.5 µs.
-            cursor.execute(q["sync_full" if sync else "sync_normal"], can_cache=False)
-            self._synced = sync
+        q, location = self._q, self._place.location
+        self._set_sync(cursor, sync)
         try:
             cursor.execute(q["begin"])
-            head = head_from(cursor.execute(q["select_head"]).fetchall(), self._place.location)
+            head = head_from(cursor.execute(q["select_head"]).fetchall(), location)
             now_ms = max(self._clock.now_ms(), head.time_ms)
-            tx = SqliteTx(cursor, q, location=self._place.location, now_ms=now_ms, leaf_index=head.size)
-            self._tx = tx
+            self._tx = tx = SqliteTx(cursor, q, location=location, now_ms=now_ms, leaf_index=head.size)
             probes.reach("commit.begin")
             value = fn(tx)
             tx.end()
             if os.getpid() != self._pid:
-                raise forked(self._place.location)
-            if not self._append_leaf(cursor, tx, head, op_id):
-                cursor.execute(q["rollback"])
-                return value
-            probes.reach("commit.before")
-            self._look_for_strays()
-        except BaseException:
-            self._roll_back(cursor)
-            raise
-        try:
-            cursor.execute(q["commit"])
-        except Exception as error:
-            self._settle(cursor, op_id, error)
-        except BaseException:
-            self._roll_back(cursor)  # an interrupt, and nothing was committed: others must not wait for us
-            raise
-        probes.reach("commit.after")
-        return value
+                raise forked(location)
+            if self._append_leaf(cursor, tx, head, op_id):
+                probes.reach("commit.before")
+                self._check_files()
+                self._commit(cursor, op_id)
+                probes.reach("commit.after")
+            return value
+        finally:
+            connection, over = self._connection, self._tx
+            if over is not None:
+                over.cursor = None  # who kept it would write outside of every transaction
+            if connection is not None and connection.in_transaction:
+                try:
+                    connection.execute(q["rollback"])
+                except apsw.Error:
+                    self._drop()  # closing rolls back, or leaves it to the next opener
+
+    def _set_sync(self, cursor: Cursor, sync: bool) -> None:
+        if sync is self._synced or self._place.durability is not Durability.FULL:
+            return
+        self._synced = None  # an interrupt may come when the PRAGMA has acted and nobody has noted it
+        # Not cached: this PRAGMA acts while it is prepared. 0.5 µs.
+        cursor.execute(self._q["sync_full" if sync else "sync_normal"], can_cache=False)
+        self._synced = sync
 
     def _append_leaf(self, cursor: Cursor, tx: SqliteTx, head: Head, op_id: bytes) -> bool:
         """Write the leaf of what `tx` did, and return whether it did anything. Misuse for rows without a change."""
@@ -204,19 +196,27 @@ class SqliteWriter:
         append_event(cursor, head.size, op_id, envelope, frontier, tx.now_ms)
         return True
 
-    def _look_for_strays(self) -> None:
-        """Refuse to commit into a -wal file that is no longer the one every process sees.
+    def _check_files(self) -> None:
+        """Refuse to commit into files that are no longer the ones every process sees under their names.
 
-        Only a last closer deletes it, and nobody is the last while our locks hold: somebody in this process dropped
-        them by closing the file through another SQLite library.
+        Only a last closer deletes the -wal file, and nobody is the last while our locks hold: somebody in this
+        process dropped them by closing the file through another SQLite library.
         """
+        location = self._place.location
+        if identity_of(location) != self._place.identity:
+            raise replaced(location)
         if self._wal != self._look_at_wal():
-            self._stray = True
             raise Tampered(
-                f"{self._place.location}: its -wal file was deleted or replaced while we had it open",
+                f"{location}: its -wal file was deleted or replaced while we had it open",
                 code="stray_sqlite",
                 hint="something else in this process opens the file; restart, and read it with `arl sql --readonly`",
             )
+
+    def _commit(self, cursor: Cursor, op_id: bytes) -> None:
+        try:
+            cursor.execute(self._q["commit"])
+        except Exception as error:
+            self._settle(cursor, op_id, error)
 
     def _settle(self, cursor: Cursor, op_id: bytes, error: Exception) -> None:
         """Find out what became of a commit that raised: return when it landed, else raise what may be done next.
@@ -226,7 +226,6 @@ class SqliteWriter:
         """
         location = self._place.location
         if isinstance(error, apsw.BusyError) and cursor.connection.in_transaction:
-            self._roll_back(cursor)
             raise translated(error, location) from error
         q, is_full = self._q, isinstance(error, apsw.FullError)
         try:
@@ -253,17 +252,6 @@ class SqliteWriter:
                 raise translated(error, location) from error
             raise Unavailable(f"{location}: the commit failed: {error}", code="store_failed") from error
 
-    def _roll_back(self, cursor: Cursor) -> None:
-        if os.getpid() != self._pid:
-            return  # a child on its way out of a transaction of its parent
-        if self._tx is not None:
-            self._tx.end()  # who kept it would write outside of every transaction
-        try:
-            if cursor.connection.in_transaction:
-                cursor.execute(self._q["rollback"])
-        except apsw.Error:
-            self._drop()  # closing rolls back, or leaves it to the next opener
-
     def _open_cursor(self) -> Cursor:
         if self._cursor is None:
             connection = connect_writer(self._place, create=False)
@@ -272,29 +260,38 @@ class SqliteWriter:
         return self._cursor
 
     def _adopt(self, connection: Connection) -> Cursor:
-        cursor = connection.cursor()
         try:
+            cursor = connection.cursor()
             cursor.execute(self._q["select_head"]).fetchall()  # makes SQLite open the -wal file
-        except apsw.Error as error:
+            wal = self._look_at_wal()
+        except BaseException as error:
             connection.close(force=True)
-            raise translated(error, self._place.location) from error
-        self._wal = self._look_at_wal()
-        self._connection, self._cursor, self._synced, self._stray = connection, cursor, True, False
+            if isinstance(error, apsw.Error):
+                raise translated(error, self._place.location) from error
+            raise
+        self._connection, self._cursor, self._synced, self._wal = connection, cursor, True, wal
         return cursor
 
     def _look_at_wal(self) -> Identity | None:
         """Return what the -wal file is now; None with a rollback journal, which has no such tripwire."""
-        return wal_identity(self._place.location) if self._place.durability is Durability.FULL else None
+        return identity_of(self._place.location + "-wal") if self._place.durability is Durability.FULL else None
 
     def _drop(self, *, checkpoint: bool = True) -> None:
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is None:
             return
-        if not checkpoint or self._stray or self._wal != self._look_at_wal():
-            # A checkpoint from a -wal file that others no longer see would write old pages over new ones.
-            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         with suppress(apsw.Error):  # a checkpoint that fails, on a full disk say, loses nothing: the log has it all
+            if not checkpoint or not self._files_are_ours():
+                # A checkpoint from a -wal file that others no longer see would write old pages over new ones.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close(force=True)
+
+    def _files_are_ours(self) -> bool:
+        try:
+            self._check_files()
+        except LedgerError:
+            return False
+        return True
 
     def _busy(self) -> LedgerError:
         return Unavailable(

@@ -156,4 +156,4 @@ def test_the_order_of_a_dict_is_no_part_of_its_digest_and_is_kept_in_storage(one
 
 def test_storage_writes_whole_floats_as_numbers() -> None:
     assert encode([1.0, 1, -0.0, math.pi]) == b'[1.0,1,{"$arl":"float","v":"-0.0"},3.141592653589793]'
-    assert encode((1.0, 1e300)) == b'{"$arl":"tuple","v":[1.0,1e300]}'
+    assert encode((1.0, 1e300)) == b'{"$arl":"tuple","v":[1.0,1e+300]}'

@@ -1,4 +1,4 @@
-"""Enum members by class and name (flags by bits and names), with a witness that the class still means the same."""
+"""Enum members by class and name (flags by bits), with a witness that the class still means the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_run_ledger.codecs.classes import class_path, gone, resolve
-from agent_run_ledger.codecs.forms import Body, Form, Parts, class_of, names, text
+from agent_run_ledger.codecs.forms import Body, Form, Parts, class_of, named, text
 from agent_run_ledger.codecs.refusal import written_name
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _write(value: Enum, put: Writer) -> Body:
         bits = int(value._value_)
         body: Body = {"t": path, "b": put.node(bits)}
         if contained := _contained(kind, bits):
-            body["n"] = [written_name(member._name_, kind) for member in contained]
+            body["n"] = put.named({member._name_: int(member._value_) for member in contained})
         return body
     body = {"t": path, "n": written_name(value._name_, kind)}
     witness = put.attempt("value", value._value_)
@@ -41,7 +41,7 @@ def _read(body: Body, take: Reader) -> Enum:
     if not issubclass(kind, Enum):
         raise gone(path, "it is no Enum any more", code="class_changed")
     if "b" in body:
-        return _flag(kind, path, take.node(body["b"]), names(body, "n"))
+        return _flag(kind, path, take.node(body["b"]), take.named(named(body, "n")) if "n" in body else {})
     name = text(body, "n")
     member = kind._member_map_.get(name)
     if member is None:
@@ -69,18 +69,20 @@ def _members(kind: Any) -> list[Any]:
     return sorted({id(member): member for member in kind._member_map_.values()}.values(), key=lambda m: m._value_)
 
 
-def _flag(kind: Any, path: str, bits: object, stored: list[str]) -> Flag:
+def _flag(kind: Any, path: str, bits: object, stored: dict[str, object]) -> Flag:
     if not issubclass(kind, Flag) or type(bits) is not int:
         raise gone(path, "it is no Flag any more", code="class_changed")
-    for name in stored:
+    for name, value in stored.items():
         if name not in kind._member_map_:
             raise gone(path, f"it has no member {name} any more", code="class_changed")
-    meant, found = [kind._member_map_[name] for name in stored], _contained(kind, bits)
-    # Nothing has no bits that could mean something else, so a class may name its zero later.
-    if meant != found and (bits or stored):
-        now = ", ".join(member._name_ for member in found) or "no member"
-        before = ", ".join(stored) or "no member"
-        raise gone(path, f"the bits {bits:#x} were {before} and are {now} now", code="class_changed")
+        if type(value) is not int or kind._member_map_[name]._value_ != value:
+            raise gone(path, f"the value of its member {name} changed", code="class_changed")
+    # No bits cannot have meant another member: a class may name its zero later.
+    if bits or stored:
+        found = _contained(kind, bits)
+        if {member._value_ for member in found} != set(stored.values()):
+            now = ", ".join(member._name_ for member in found) or "no member"
+            raise gone(path, f"the bits {bits:#x} contain {now} now", code="class_changed")
     return _of_bits(kind, path, bits)
 
 
