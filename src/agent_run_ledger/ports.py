@@ -211,6 +211,10 @@ class Reader(Protocol):
         """Return runs, newest first, at most `limit`, with row ids below `before_row_id`."""
         ...
 
+    def run_row_ids(self, *, before_row_id: int | None, limit: int) -> list[int]:
+        """Return the row ids that list_runs would go through, also where it must refuse a row for what it says."""
+        ...
+
     def result_keys(self, run_row_id: int) -> list[RecordKey]:
         """Return the keys of all RESULT records of a run in the order they were recorded."""
         ...
@@ -227,6 +231,10 @@ class Reader(Protocol):
 
     def in_flight(self, run_row_id: int) -> list[InFlight]:
         """Return the marks of a run, by lane."""
+        ...
+
+    def orphan_marks(self, *, limit: int) -> list[InFlight]:
+        """Return the marks whose run does not exist, by place, at most `limit`."""
         ...
 
     def events(self, *, first: int, stop: int) -> Iterator[Event]:

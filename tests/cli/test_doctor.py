@@ -37,7 +37,7 @@ def test_a_sound_store_is_sound(arl: Arl, store: Path) -> None:
 def test_people_get_a_table_with_advice(arl: Arl, store: Path) -> None:
     out = arl("doctor", "--db", store).out
     assert "WHAT" in out
-    assert "-> `arl init` grants it" in out
+    assert f"-> `arl init --db {store}` grants it" in out
 
 
 def test_without_a_store_the_machine_is_examined_and_nothing_is_made(arl: Arl, db: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -122,6 +123,36 @@ def lock(path: str, run_id: str) -> None:
     _told("none" if lock is None else "locked")
 
 
+def watch(path: str, run_id: str) -> None:
+    """Ask all the time whether a run is live."""
+    store = open_sqlite(path, create=False, readonly=True)
+    print("watching", flush=True)
+    while True:
+        store.is_run_live(run_id)
+
+
+def turnstile(path: str) -> None:
+    """Stand in the turnstile of a store."""
+    file = os.open(path + "-lock", os.O_RDWR)
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+    _told("inside")
+
+
+def free(path: str) -> None:
+    """Say at each line whether another process could take every lock of a store and commit."""
+    print("ready", flush=True)
+    file = os.open(path + "-lock", os.O_RDWR)
+    connection = apsw.Connection(path)
+    for _ in sys.stdin:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_UN)
+            connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+            print("free", flush=True)
+        except (OSError, apsw.BusyError) as error:
+            print(repr(error), flush=True)
+
+
 def create(path: str) -> None:
     """Create or open a store and say which it is."""
     _told("ready")
@@ -176,5 +207,6 @@ def hold_open(path: str) -> None:
 
 
 if __name__ == "__main__":
-    roles = {role.__name__: role for role in (work, inside, lock, create, die_creating, read, write, hold_open)}
+    known = (work, inside, lock, watch, turnstile, free, create, die_creating, read, write, hold_open)
+    roles = {role.__name__: role for role in known}
     roles[sys.argv[1]](*sys.argv[2:])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agent_run_ledger.errors import Unavailable
+from agent_run_ledger.errors import Refused, Unavailable
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.store import SqliteStore, open_sqlite
+from agent_run_ledger.store.sidecar import _WAITING, _YIELD_S
+from agent_run_ledger.store.sqlite import identify
+from agent_run_ledger.store.sqlite_shared import registry
 from tests.contract.store_kit import Backend, begin, check_log, do_step, op, sqlite_backend
 from tests.fault.store_child import Child
 
@@ -160,6 +164,68 @@ def test_a_stopped_process_inside_a_transaction_ends_in_unavailable_not_in_waiti
     assert check_log(store) == 4
 
 
+def test_a_process_that_is_stopped_while_it_waits_stops_nobody(backend: Backend) -> None:
+    store = backend.open(wait_s=60)
+    with Child("turnstile", store.location) as holder, Child("work", store.location, "waiting", 0) as waiter:
+        assert holder.hear() == "inside"
+        while not store._shared.sidecar()._is_held_elsewhere(_WAITING):
+            os.sched_yield()
+        waiter.stop()
+        holder.kill()
+        row = begin(store)
+        for key in range(20):
+            do_step(store, row, key)
+        waiter.resume()
+        assert waiter.hear() == "ready"
+        waiter.kill()
+    assert check_log(store) == 23
+
+
+def test_who_has_had_its_turn_lets_others_go_first(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it a process that commits all the time would pass between two looks of those who wait."""
+    naps: list[float] = []
+    store = backend.open()
+    begin(store)
+    monkeypatch.setattr("agent_run_ledger.store.sidecar.time.sleep", naps.append)
+    sidecar = store._shared.sidecar()
+    with Child("turnstile", store.location) as holder, Child("work", store.location, "waiting", 0) as waiter:
+        assert holder.hear() == "inside"
+        while not sidecar._is_held_elsewhere(_WAITING):
+            os.sched_yield()
+        waiter.stop()
+        holder.kill()
+        for turn_ends_s, expected in ((float("inf"), []), (0.0, [_YIELD_S])):
+            sidecar._turn_ends_s = turn_ends_s
+            store.transact(op(), lambda tx: None)
+            assert naps == expected
+        waiter.resume()
+        assert waiter.hear() == "ready"
+        waiter.kill()
+
+
+def test_an_opening_that_waits_keeps_no_other_store_from_being_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    open_sqlite(path, create=True).close()
+    opened: list[SqliteStore] = []
+    with Child("turnstile", path) as child:
+        assert child.hear() == "inside"
+        opening = threading.Thread(target=lambda: opened.append(open_sqlite(path, create=False, wait_s=600)))
+        opening.start()
+        door = registry._doors[identify(str(path))]  # type: ignore[index]
+        while door.acquire(0):
+            door.release()
+            os.sched_yield()
+        open_sqlite(tmp_path / "b.db", create=True, wait_s=1.0).close()
+        with pytest.raises(Unavailable) as caught:
+            open_sqlite(path, create=False, wait_s=0.01)
+        assert caught.value.code == "store_busy"
+        assert opened == []
+        child.kill()
+        opening.join()
+    assert check_log(opened[0]) == 1
+    opened[0].close()
+
+
 def test_a_program_that_knows_no_turnstile_is_waited_for_before_anything_is_read(backend: Backend) -> None:
     """The write lock comes first: a transaction that began without it would read a head that is already old."""
     store = backend.open(wait_s=0.1)
@@ -194,6 +260,59 @@ def test_a_run_is_live_in_one_process_and_its_lock_dies_with_it(backend: Backend
     lock.release()
     with Child("lock", store.location, "r") as child:
         assert child.hear() == "locked"
+
+
+@pytest.mark.parametrize("can_ask", [True, False])
+def test_whether_a_run_is_live_is_known_in_every_process(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, can_ask: bool
+) -> None:
+    if not can_ask:
+        monkeypatch.setattr("agent_run_ledger.store.sidecar._FLOCK", None)
+    store = backend.open()
+    assert not store.is_run_live("r")
+    mine = store.lock_run("mine")
+    assert mine is not None
+    assert store.is_run_live("mine")
+    with Child("lock", store.location, "r") as child:
+        assert child.hear() == "locked"
+        assert store.is_run_live("r")
+        assert not store.is_run_live("other")
+        child.kill()
+    assert not store.is_run_live("r")
+    with Child("lock", store.location, "mine") as child:
+        assert child.hear() == "none", "asking gave up a lock of ours"
+    mine.release()
+
+
+def test_who_asks_whether_a_run_is_live_refuses_no_start(backend: Backend) -> None:
+    store = backend.open()
+    with Child("watch", store.location, "r") as child:
+        assert child.hear() == "watching"
+        for _ in range(3_000):
+            lock = store.lock_run("r")
+            assert lock is not None
+            lock.release()
+
+
+def test_a_lock_file_that_is_cut_off_kills_nobody(tmp_path: Path) -> None:
+    with Child("work", tmp_path / "log.db", "r", 5) as child:
+        assert child.hear() == "ready"
+        os.truncate(tmp_path / "log.db-lock", 0)
+        child.say()
+        assert child.end() == (0, "".join(f"{key}\n" for key in range(5)))
+    again = open_sqlite(tmp_path / "log.db", create=False)
+    assert check_log(again) == 7
+    again.close()
+
+
+def test_a_file_of_somebody_else_is_no_lock_file(tmp_path: Path) -> None:
+    notes = tmp_path / "log.db-lock"
+    notes.write_text("my notes\n")
+    with pytest.raises(Refused) as caught:
+        open_sqlite(tmp_path / "log.db", create=True)
+    assert caught.value.code == "foreign_file"
+    assert str(notes) in str(caught.value)
+    assert notes.read_text() == "my notes\n"
 
 
 def test_transactions_do_not_disturb_the_locks_of_runs(backend: Backend) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,14 @@ def test_each_demo_gets_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.
         _demo(None, folders[0])
     with pytest.raises(Refused, match="not empty"):
         _demo(tree, tree)
+
+
+def test_make_clean_removes_every_folder_of_the_demo(root: Path, tmp_path: Path) -> None:
+    for name in ("arl-demo", "arl-demo-2", "arl-demo-17", "arl-demonstration", "src"):
+        (tmp_path / name).mkdir()
+    command = ["make", "--silent", f"--makefile={root / 'Makefile'}", "clean"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["arl-demonstration", "src"]
 
 
 def test_what_cannot_be_audited_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:

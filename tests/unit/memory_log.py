@@ -98,6 +98,14 @@ class MemoryLog:
         rows = sorted(self.rows.values(), key=lambda row: -row.row_id)
         return [row for row in rows if before_row_id is None or row.row_id < before_row_id][:limit]
 
+    def run_row_ids(self, *, before_row_id: int | None, limit: int) -> list[int]:
+        ids = sorted((row.row_id for row in self.rows.values()), reverse=True)
+        return [row_id for row_id in ids if before_row_id is None or row_id < before_row_id][:limit]
+
+    def orphan_marks(self, *, limit: int) -> list[InFlight]:
+        known = {row.row_id for row in self.rows.values()}
+        return [mark for row_id, marks in sorted(self.marks.items()) if row_id not in known for mark in marks][:limit]
+
     def result_keys(self, run_row_id: int) -> list[RecordKey]:
         raise NotImplementedError
 

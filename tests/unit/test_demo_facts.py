@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from agent_run_ledger.demo.job import Job, read_job, write_job
 from agent_run_ledger.demo.meter import MeterEvent, MeterLine
 from agent_run_ledger.demo.outcome import Outcome, as_json, provenance, with_provenance
 from agent_run_ledger.demo.screen import audience_for
+from agent_run_ledger.demo.tables import seconds
 from agent_run_ledger.errors import Misuse
 
 NAMES = ("collect", "ask", "last", "report")
@@ -163,6 +165,26 @@ def test_the_screen_says_that_source_is_sent_where_a_model_reviews() -> None:
     audience = audience_for(Console(file=stream, width=200), json=False)
     audience.opening(_outcome().job, files=3, reviewer="model m at https://h/v1")
     assert "is sent there" in stream.getvalue()
+
+
+def _closing(outcome: Outcome) -> str:
+    stream = io.StringIO()
+    audience_for(Console(file=stream, width=120), json=False).closing(outcome)
+    return stream.getvalue()
+
+
+def test_one_life_without_a_crash_claims_nothing_about_crashes() -> None:
+    whole = replace(_outcome(), tally=_tally(METER[:6], replace(HISTORY, attempt=1), LIVES[1:]))
+    said = _closing(whole)
+    assert "One life, without a crash" in said
+    assert "was paid again" not in said
+    assert "killed   " not in said
+    assert "No recorded step was paid again" in _closing(_outcome())
+
+
+def test_a_clock_that_was_set_back_is_no_negative_time() -> None:
+    assert seconds(-5) == "clock changed"
+    assert (seconds(5), seconds(1500)) == ("5 ms", "1.5 s")
 
 
 def test_foreign_words_have_no_effect_on_the_screen() -> None:

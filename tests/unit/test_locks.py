@@ -1,8 +1,8 @@
-"""The fair lock of threads, the shared word of processes, and the points of the crash harness."""
+"""The fair lock of threads, the lock file of processes, and the points of the crash harness."""
 
 from __future__ import annotations
 
-import mmap
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,22 +11,18 @@ import pytest
 
 from agent_run_ledger import probes
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.store import futex as futex_module
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.store.fair_lock import FairLock
-from agent_run_ledger.store.futex import address_of, futex
 from agent_run_ledger.store.sidecar import Sidecar
 
 LONG_S = 60.0
 
 
-def _waiters(lock: FairLock) -> int:
-    return len(lock._waiters)
-
-
-def _until(condition: object) -> None:
-    pause = threading.Event()
-    while not condition():  # type: ignore[operator]
-        pause.wait(0.001)
+def _until_queued(lock: FairLock) -> None:
+    """Wait until somebody stands at the head of the queue."""
+    while lock._queue.acquire(blocking=False):
+        lock._queue.release()
+        threading.Event().wait(0.0005)
 
 
 def test_a_free_lock_is_taken_and_given_back() -> None:
@@ -39,27 +35,7 @@ def test_a_free_lock_is_taken_and_given_back() -> None:
     assert lock.acquire(0)
 
 
-def test_waiters_are_served_in_the_order_they_came() -> None:
-    lock, order = FairLock(), []
-    assert lock.acquire(0)
-
-    def work(number: int) -> None:
-        assert lock.acquire(LONG_S)
-        order.append(number)
-        lock.release()
-
-    threads = []
-    for number in range(10):
-        threads.append(threading.Thread(target=work, args=(number,)))
-        threads[-1].start()
-        _until(lambda number=number: _waiters(lock) == number + 1)
-    lock.release()
-    for thread in threads:
-        thread.join()
-    assert order == list(range(10))
-
-
-def test_who_releases_and_asks_again_is_last() -> None:
+def test_who_releases_and_asks_again_comes_after_who_waited() -> None:
     lock, order = FairLock(), []
     assert lock.acquire(0)
 
@@ -70,7 +46,7 @@ def test_who_releases_and_asks_again_is_last() -> None:
 
     thread = threading.Thread(target=other)
     thread.start()
-    _until(lambda: _waiters(lock) == 1)
+    _until_queued(lock)
     lock.release()
     assert lock.acquire(LONG_S)
     order.append("me")
@@ -87,53 +63,59 @@ def test_a_wait_ends_without_the_lock_and_leaves_no_trace() -> None:
     thread.start()
     thread.join()
     assert answers == [False]
-    assert _waiters(lock) == 0
     assert lock.is_mine()
     lock.release()
     assert lock.acquire(0)
+
+
+def test_who_did_not_get_it_cannot_give_it_back() -> None:
+    """What `finally` does after a wait that ended without the lock, or was interrupted."""
+    lock = FairLock()
+    owner = threading.Thread(target=lambda: lock.acquire(0))
+    owner.start()
+    owner.join()
+    assert not lock.acquire(0.001)
+    with pytest.raises(RuntimeError):
+        lock.release()
+    assert not lock.acquire(0)
 
 
 class _Interrupted(BaseException):
     pass
 
 
-_LOCK = threading.Lock  # the name in the module is replaced below
+@pytest.mark.parametrize("waits", ["_queue", "_turn"])
+def test_an_interrupted_wait_does_not_keep_the_lock(waits: str) -> None:
+    lock = FairLock()
+    held = getattr(lock, waits)
+    inside, go_on = threading.Event(), threading.Event()
 
+    def hold() -> None:
+        with held:
+            inside.set()
+            go_on.wait()
 
-class _BreaksOff:
-    """A waiter's turn whose wait ends in a signal's exception, before or after the lock was handed over."""
-
-    def __init__(self, meanwhile: object) -> None:
-        self._meanwhile = meanwhile
-        self._lock = _LOCK()
-
-    def acquire(self, timeout: float = -1) -> bool:
-        if timeout == -1:
-            return self._lock.acquire()
-        self._meanwhile()  # type: ignore[operator]
+    def interrupt(*_: object) -> None:
         raise _Interrupted
 
-    def release(self) -> None:
-        self._lock.release()
-
-
-@pytest.mark.parametrize("handed_over", [False, True])
-def test_an_interrupted_wait_does_not_keep_the_lock(monkeypatch: pytest.MonkeyPatch, handed_over: bool) -> None:
-    lock = FairLock()
-    owner = threading.Thread(target=lambda: lock.acquire(0))
+    owner = threading.Thread(target=hold)
     owner.start()
+    inside.wait()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with pytest.raises(_Interrupted):
+            lock.acquire(LONG_S)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    go_on.set()
     owner.join()
-    monkeypatch.setattr(
-        "agent_run_ledger.store.fair_lock.threading.Lock",
-        lambda: _BreaksOff(lock.release if handed_over else lambda: None),
-    )
-    with pytest.raises(_Interrupted):
-        lock.acquire(LONG_S)
-    assert _waiters(lock) == 0
     assert not lock.is_mine()
-    if not handed_over:
-        lock.release()
-    assert lock.acquire(0)
+    other: list[bool] = []
+    thread = threading.Thread(target=lambda: other.append(lock.acquire(0)))
+    thread.start()
+    thread.join()
+    assert other == [True]
 
 
 def test_many_threads_never_hold_it_together() -> None:
@@ -155,64 +137,14 @@ def test_many_threads_never_hold_it_together() -> None:
     assert worst == [1]
 
 
-# Processes
+# The lock file
 
 
 @pytest.fixture
-def word() -> Iterator[memoryview]:
-    with mmap.mmap(-1, 4_096) as memory, memoryview(memory).cast("I") as words, words[:1] as one:
-        yield one
-
-
-def test_a_sleeper_is_woken(word: memoryview) -> None:
-    calls = futex()
-    if calls is None:
-        pytest.skip("this platform has no futex")
-    word[0] = 1
-    woken = threading.Event()
-
-    def sleep() -> None:
-        while word[0] == 1:
-            calls.wait(address_of(word), 1, LONG_S)
-        woken.set()
-
-    thread = threading.Thread(target=sleep)
-    thread.start()
-    word[0] = 0
-    while not woken.is_set():
-        calls.wake(address_of(word))
-    thread.join()
-
-
-def test_nobody_sleeps_on_a_word_that_has_changed(word: memoryview) -> None:
-    calls = futex()
-    if calls is None:
-        pytest.skip("this platform has no futex")
-    calls.wait(address_of(word), 1, LONG_S)
-    word[0] = 1
-    calls.wait(address_of(word), 1, 0.0001)
-
-
-@pytest.mark.parametrize(("machine", "platform"), [("sparc", "linux"), ("x86_64", "darwin")])
-def test_a_machine_without_futexes_polls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, platform: str
-) -> None:
-    class Uname:
-        def __init__(self) -> None:
-            self.machine = machine
-
-    monkeypatch.setattr(futex_module.os, "uname", Uname)
-    monkeypatch.setattr(futex_module.sys, "platform", platform)
-    assert futex.__wrapped__() is None
-    monkeypatch.setattr("agent_run_ledger.store.sidecar.futex", futex.__wrapped__)
-    sidecar = Sidecar(str(tmp_path / "x-lock"), SystemEntropy())
-    tries = iter([False, False, False, True])
-    monkeypatch.setattr(sidecar, "_try_lock", lambda place: next(tries))
-    assert sidecar.enter(LONG_S)
-    monkeypatch.setattr(sidecar, "_try_lock", lambda place: False)
-    assert not sidecar.enter(0.001)
-    sidecar.leave()
-    sidecar.close()
+def sidecar(tmp_path: Path) -> Iterator[Sidecar]:
+    made = Sidecar(str(tmp_path / "x-lock"), SystemEntropy())
+    yield made
+    made.close()
 
 
 def test_the_lock_file_is_made_for_its_owner_and_reused(tmp_path: Path) -> None:
@@ -220,11 +152,38 @@ def test_the_lock_file_is_made_for_its_owner_and_reused(tmp_path: Path) -> None:
     for _ in range(2):
         sidecar = Sidecar(str(path), SystemEntropy())
         assert path.stat().st_mode & 0o777 == 0o600
-        assert path.stat().st_size == 4_096
+        assert path.read_bytes() == b""
         assert sidecar.enter(0)
         sidecar.leave()
         sidecar.close()
         sidecar.close()
+
+
+def test_the_id_of_the_log_is_kept_at_byte_16(tmp_path: Path, sidecar: Sidecar) -> None:
+    assert sidecar.log_id is None
+    sidecar.note_log_id(b"i" * 16)
+    assert sidecar.log_id == b"i" * 16
+    assert (tmp_path / "x-lock").read_bytes() == bytes(16) + b"i" * 16
+
+
+@pytest.mark.parametrize("content", [bytes(32), bytes(16) + b"i" * 16, bytes(4_096), bytes(16) + b"i" * 16 + bytes(99)])
+def test_a_lock_file_of_ours_is_known_by_its_content(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x-lock").write_bytes(content)
+    sidecar = Sidecar(str(tmp_path / "x-lock"), SystemEntropy())
+    assert sidecar.log_id == (content[16:32] if any(content) else None)
+    sidecar.close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"my notes\n", bytes(31), b"\1" + bytes(31), bytes(32) + b"x", bytes(4_097), b"n" * 5_000]
+)
+def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x-lock"
+    path.write_bytes(content)
+    with pytest.raises(Refused) as caught:
+        Sidecar(str(path), SystemEntropy())
+    assert caught.value.code == "foreign_file"
+    assert path.read_bytes() == content
 
 
 def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -233,6 +192,54 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic"):
         Sidecar(str(tmp_path / "x-lock"), SystemEntropy())
     assert (tmp_path / "victim").read_text() == "kept"
+
+
+def test_a_run_is_live_until_its_lock_is_given_back_or_forgotten(sidecar: Sidecar) -> None:
+    assert not sidecar.is_run_live("r")
+    lock = sidecar.lock_run("r")
+    assert lock is not None
+    assert sidecar.is_run_live("r")
+    assert sidecar.lock_run("r") is None
+    lock.release()
+    lock.release()
+    assert not sidecar.is_run_live("r")
+    second = sidecar.lock_run("r")
+    assert second is not None
+    lock.release()
+    assert sidecar.is_run_live("r"), "an old lock gives back nothing that is not its own"
+    del second
+    assert not sidecar.is_run_live("r"), "an interrupt may have come before anybody could keep it"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_interrupt_at_the_lock_itself_leaves_no_run_live(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    real = sidecar._try_lock
+
+    def taken_and_interrupted(place: int) -> bool:
+        real(place)
+        raise error
+
+    monkeypatch.setattr(sidecar, "_try_lock", taken_and_interrupted)
+    with pytest.raises(error):
+        sidecar.lock_run("r")
+    monkeypatch.undo()
+    assert not sidecar.is_run_live("r")
+    assert sidecar.lock_run("r") is not None
+
+
+def test_a_lock_that_is_collected_while_the_same_thread_takes_another_is_no_deadlock(sidecar: Sidecar) -> None:
+    locks = [sidecar.lock_run("old")]
+    real = sidecar._check_identity
+
+    def forget() -> None:
+        locks.clear()
+        real()
+
+    sidecar._check_identity = forget  # type: ignore[method-assign]
+    assert sidecar.lock_run("new") is not None
+    assert not sidecar.is_run_live("old")
 
 
 # Points

@@ -50,6 +50,16 @@ class Torn(MemoryLog):
             raise ValueError("'paused' is not a valid RunState")
         return super().list_runs(state=state, before_row_id=before_row_id, limit=limit)
 
+    def run_row_ids(self, *, before_row_id: int | None, limit: int) -> list[int]:
+        if "row ids" in self.fails:
+            raise Tampered("a torn page")
+        return super().run_row_ids(before_row_id=before_row_id, limit=limit)
+
+    def orphan_marks(self, *, limit: int) -> list[InFlight]:
+        if "orphans" in self.fails:
+            raise Tampered("a torn page")
+        return super().orphan_marks(limit=limit)
+
     def in_flight(self, run_row_id: int) -> list[InFlight]:
         if "marks" in self.fails:
             raise Tampered("a torn page")
@@ -83,7 +93,9 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_still_read() -> None:
     ("fails", "words"),
     [
         ("tile", "tile 0 of level 0 cannot be read: a torn page"),
-        ("runs", "the rows of runs cannot be read below row None: 'paused' is not"),
+        ("runs", "the row of a run, row 1, cannot be read: 'paused' is not"),
+        ("row ids", "the rows of runs cannot be read below row None: a torn page"),
+        ("orphans", "the marks of runs that do not exist cannot be read: a torn page"),
         ("marks", "the marks of run 'r1' cannot be read: a torn page"),
     ],
 )

@@ -46,11 +46,13 @@ def text_of(node: object) -> str:
 
 def error_text(node: object) -> str:
     """Return "Type: message" of a stored exception, or what was kept of one that had no stored form."""
-    members = cast("dict[str, Any]", node) if isinstance(node, dict) else {}
+    if not isinstance(node, dict):
+        return text_of(node)
+    members = cast("dict[str, Any]", node)
     if members.get(TAG) == "rescued":
         return error_text(members.get("v"))
     if "t" not in members:
-        return text_of(node) if members.get(TAG) != "truncated" else "an error of which nothing was kept"
+        return "an error of which nothing was kept" if members.get(TAG) == "truncated" else text_of(members)
     name = str(members["t"]).partition(":")[2] or str(members["t"])
     said = text_of(members["m"] if "m" in members else members.get("repr", ""))
     return f"{name}: {said}" if said else name

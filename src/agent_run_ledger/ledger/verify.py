@@ -106,6 +106,7 @@ class _Audit:
         self._at = 0
         self._leaves = 0
         self._records = 0
+        self._rows_unreadable = False
         self._problems: list[Problem] = []
         self._problem_count = 0
 
@@ -168,10 +169,11 @@ class _Audit:
             self._look_again(run_id)
         for uid, track in self._replay.tracks.items():
             if not track.row_seen and (track.first_start_id or 0) >> 16 < listed_at:
-                self._note(track.last_leaf, f"run {uid} is in the log and has no row")
+                readable = " that can be read" if self._rows_unreadable else ""
+                self._note(track.last_leaf, f"run {uid} is in the log and has no row{readable}")
 
     def look_for_strays(self) -> None:
-        """Report leaves, records and tiles beyond the head, or before the first leaf."""
+        """Report leaves, records and tiles beyond the head or before the first leaf, and marks without a run."""
         for first, stop in ((-_END_OF_TIME, 0), (self._at, _END_OF_TIME)):
             events = [event.index for event in islice(self._events(first, stop), MAX_PROBLEMS)]
             records = [stored.leaf_index for stored in islice(self._leaf_records(first, stop), MAX_PROBLEMS)]
@@ -183,6 +185,13 @@ class _Audit:
                 if not 0 <= index < size:
                     self._note(index, "a record outside the log that the head describes")
         self._note_all(None, self._tree.stray_tiles(self._size_now))
+        try:
+            orphans = self._reader.orphan_marks(limit=MAX_PROBLEMS)
+        except _UNREADABLE as error:
+            self._note(None, f"the marks of runs that do not exist cannot be read: {error}")
+            return
+        for mark in orphans:
+            self._note(None, f"step {mark.name!r} is in flight in run row {mark.run_row_id}, which does not exist")
 
     def _read_leaves(self, first: int, stop: int) -> None:
         """Check leaves first ≤ index < stop, and set `_at` behind them or, where all are missing, behind the gap."""
@@ -308,17 +317,30 @@ class _Audit:
             yield "run_id", row.run_id, cast("dict[str, object]", content)["run_id"]
 
     def _rows(self) -> Iterator[RunRow]:
+        """Yield every run's row that can be read; what cannot be read is noted and skipped."""
         before: int | None = None
         while True:
             try:
-                page = self._reader.list_runs(state=None, before_row_id=before, limit=_PAGE)
+                row_ids = self._reader.run_row_ids(before_row_id=before, limit=_PAGE)
             except _UNREADABLE as error:
                 self._note(None, f"the rows of runs cannot be read below row {before}: {error}")
                 return
-            yield from page
-            if not page:
+            if not row_ids:
                 return
-            before = page[-1].row_id
+            try:
+                yield from self._reader.list_runs(state=None, before_row_id=row_ids[0] + 1, limit=len(row_ids))
+            except _UNREADABLE:
+                for row_id in row_ids:
+                    yield from self._row(row_id)
+            before = row_ids[-1]
+
+    def _row(self, row_id: int) -> list[RunRow]:
+        try:
+            return self._reader.list_runs(state=None, before_row_id=row_id + 1, limit=1)
+        except _UNREADABLE as error:
+            self._rows_unreadable = True
+            self._note(None, f"the row of a run, row {row_id}, cannot be read: {error}")
+            return []
 
     def _events(self, first: int, stop: int) -> Iterator[Event]:
         """Yield what can be read of a range of leaves; what cannot be read is noted and skipped."""

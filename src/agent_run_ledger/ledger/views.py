@@ -18,7 +18,7 @@ from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord
 MAX_OPENED_BYTES = 256 * 1024 * 1024
 _ZLIB = 1  # how a payload is packed: docs/formats/record.md
 PROBED = frozenset((RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED))
-"""States in which a body may still be running; a probe on the others would only disturb a start."""
+"""States in which a body may still be running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def list_runs(store: Store, *, state: RunState | None, before: str | None, limit
 
 
 def summarise(store: Store, row: RunRow) -> RunSummary:
-    """Return the summary of one run. Probes the attempt lock of a run that may be live, and gives it back at once."""
+    """Return the summary of one run. A start of it elsewhere is not disturbed."""
     reader = store.reader()
     steps = content_of(reader, row.last_start_record_id).get("steps")
     defined = _names(cast("list[object]", steps)) if isinstance(steps, list) else None
@@ -107,13 +107,9 @@ def is_live(store: Store, row: RunRow) -> bool | None:
     if row.state not in PROBED:
         return False
     try:
-        lock = store.lock_run(row.run_id)
+        return store.is_run_live(row.run_id)
     except LedgerError:
         return None
-    if lock is None:
-        return True
-    lock.release()
-    return False
 
 
 def parse_holder(stored: str) -> Holder:

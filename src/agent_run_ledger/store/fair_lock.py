@@ -1,4 +1,4 @@
-"""A lock that serves the threads of this process in the order they came."""
+"""A lock of this process's threads, at which nobody is overtaken who waits for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any, cast
 
 
 class FairLock:
-    """First come, first served: who waits longest holds the queue, so who releases and asks again comes after it.
+    """The one who holds the queue is the next: who releases and asks again comes after it.
+
+    threading.Lock lets a thread that does so win against sleepers for seconds. Behind the first, the queue is a lock
+    of the platform, which on Linux wakes them in the order they came.
 
     An interrupt (a signal handler that raises) can come after any call and must not leave the lock taken. So it is
     made of locks written in C, and who acquires it writes, with nothing in between:

@@ -65,10 +65,14 @@ class SqliteReader:
 
     def list_runs(self, *, state: RunState | None, before_row_id: int | None, limit: int) -> list[RunRow]:
         """See ports.Reader.list_runs."""
-        before = _MAX_ROW_ID if before_row_id is None else before_row_id
+        before = _below(before_row_id)
         if state is None:
             return self._runs(self._fetch("select_runs", (before, limit)))
         return self._runs(self._fetch("select_runs_in_state", (before, state.value, limit)))
+
+    def run_row_ids(self, *, before_row_id: int | None, limit: int) -> list[int]:
+        """See ports.Reader.run_row_ids."""
+        return [row[0] for row in self._fetch("select_run_row_ids", (_below(before_row_id), limit))]
 
     def result_keys(self, run_row_id: int) -> list[RecordKey]:
         """See ports.Reader.result_keys."""
@@ -98,6 +102,10 @@ class SqliteReader:
         """See ports.Reader.in_flight."""
         first = run_row_id << LANE_BITS
         return [in_flight_from(row) for row in self._fetch("select_in_flight", (first, first + (1 << LANE_BITS)))]
+
+    def orphan_marks(self, *, limit: int) -> list[InFlight]:
+        """See ports.Reader.orphan_marks."""
+        return [in_flight_from(row) for row in self._fetch("select_orphan_marks", (limit,))]
 
     def events(self, *, first: int, stop: int) -> Iterator[Event]:
         """See ports.Reader.events."""
@@ -278,6 +286,10 @@ class SqliteReader:
             # The writer's connection checkpoints; this one must not, the -wal may no longer be the one others see.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close(force=True)
+
+
+def _below(row_id: int | None) -> int:
+    return _MAX_ROW_ID if row_id is None else row_id
 
 
 def _columns_of(connection: Connection, sql: str) -> tuple[str, ...]:

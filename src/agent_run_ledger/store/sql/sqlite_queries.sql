@@ -72,6 +72,9 @@ SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_m
     parent_row_id, start_record_id, last_start_record_id, end_record_id
 FROM runs WHERE row_id < ? ORDER BY row_id DESC LIMIT ?;
 
+-- name: select_run_row_ids
+SELECT row_id FROM runs WHERE row_id < ? ORDER BY row_id DESC LIMIT ?;
+
 -- name: select_runs_in_state
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
     parent_row_id, start_record_id, last_start_record_id, end_record_id
@@ -131,6 +134,10 @@ DELETE FROM in_flight WHERE place = ?;
 -- name: select_in_flight
 SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
 FROM in_flight WHERE place >= ? AND place < ? ORDER BY place;
+
+-- name: select_orphan_marks
+SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
+FROM in_flight WHERE NOT EXISTS (SELECT 1 FROM runs WHERE row_id = place >> 16) ORDER BY place LIMIT ?;
 
 -- name: count_rows
 SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM records), (SELECT count(*) FROM events),
