@@ -1,7 +1,4 @@
-"""The program whose store is kept as tests/golden/store/v1.db, and whose steps never change.
-
-Every version must resume that store. Run as `python tests/contract/golden_program.py FILE` it writes such a store. The file in the tree was written once.
-"""
+"""The program whose store is kept as tests/golden/store/v1.db, written once by `python golden_program.py FILE`."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ import sys
 from typing import Any
 
 from agent_run_ledger import LoopDetectorPolicy, RunLedger, Step
+
+# Never change these steps: every later version must resume the store.
 
 
 def collect(topic: str) -> dict[str, Any]:

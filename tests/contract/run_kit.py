@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -75,6 +77,16 @@ def watch_sync(ledger: RunLedger, monkeypatch: pytest.MonkeyPatch) -> list[bool]
 
     monkeypatch.setattr(kind, "transact", transact)
     return synced
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return when the condition holds; fail when it does not within half a minute or so."""
+    pause = threading.Event()
+    for _ in range(30_000):
+        if condition():
+            return
+        pause.wait(0.001)
+    pytest.fail("what was waited for did not come")
 
 
 class LyingStore:

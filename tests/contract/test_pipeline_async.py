@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import RunLedger, RunState, Step, StepTimeout
-from tests.contract.run_kit import calls_of, report_of, store_of
+from tests.contract.run_kit import calls_of, report_of, store_of, until
 
 New = Callable[..., RunLedger]
 
@@ -281,8 +281,7 @@ def test_a_timeout_hits_only_the_step_whose_time_is_over(new_ledger: New) -> Non
     ledger.add(Step(lambda: release.wait(30), name="slow", timeout_s=0.05))
 
     def sibling() -> int:
-        while ("ERROR", "slow") not in calls_of(ledger):
-            release.wait(0.001)
+        until(lambda: ("ERROR", "slow") in calls_of(ledger))
         return 2
 
     ledger.add(Step(sibling))

@@ -14,6 +14,7 @@ import pytest
 
 from agent_run_ledger import From, Misuse, RunLedger, RunState, Step, StepTimeout, Unavailable, Unstorable
 from agent_run_ledger.kernel.record import RecordKind
+from tests.contract.run_kit import until
 
 New = Callable[..., RunLedger]
 
@@ -220,8 +221,7 @@ def test_a_timeout_raises_and_the_late_result_is_discarded(new_ledger: New, how:
 
 
 def test_siblings_finish_and_are_recorded_when_one_fails(new_ledger: New) -> None:
-    ledger, never = new_ledger(), threading.Event()
-    ran: list[str] = []
+    ledger, ran = new_ledger(), list[str]()
 
     @ledger.step
     def bad() -> int:
@@ -229,8 +229,7 @@ def test_siblings_finish_and_are_recorded_when_one_fails(new_ledger: New) -> Non
 
     @ledger.step
     def good() -> int:
-        while ("ERROR", "bad", 1) not in kinds(ledger):
-            never.wait(0.001)
+        until(lambda: ("ERROR", "bad", 1) in kinds(ledger))
         ran.append("good")
         return 5
 

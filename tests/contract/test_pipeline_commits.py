@@ -23,6 +23,7 @@ from tests.contract.run_kit import (
     report_of,
     row_of,
     stored_of,
+    until,
     watch_sync,
 )
 
@@ -181,7 +182,7 @@ def test_a_stopped_run_keeps_the_result_and_starts_nothing(new_ledger: New, even
 
 
 def test_a_stopped_run_starts_nothing_while_a_sibling_still_runs(new_ledger: New) -> None:
-    ledger, ran, go = new_ledger(max_parallel=2), list[str](), threading.Event()
+    ledger, ran = new_ledger(max_parallel=2), list[str]()
 
     def stop() -> int:
         operate(ledger, RunEvent.CANCEL)
@@ -192,8 +193,7 @@ def test_a_stopped_run_starts_nothing_while_a_sibling_still_runs(new_ledger: New
         return 1
 
     def sibling() -> int:
-        while ("RESULT", "stop") not in calls_of(ledger):
-            go.wait(0.001)
+        until(lambda: ("RESULT", "stop") in calls_of(ledger))
         return 2
 
     ledger.add(Step(stop))

@@ -357,3 +357,11 @@ def test_a_path_with_a_key_that_is_no_text_is_kept_beside_the_record(new_ledger:
     last = reader.result_keys(1)[-1]
     assert last.name == "use"
     assert b"arguments.source[" in reader.record(last.record_id).record.inputs
+
+
+def test_a_changed_step_runs_again_beside_one_that_must_not_change(new_ledger: New) -> None:
+    first_life(new_ledger, a={"environment": {"prompt": "x"}})
+    ledger, ran = new_ledger(), list[str]()
+    build(ledger, "abcd", ran, a={"environment": {"prompt": "y"}}, b={"on_change": "refuse"})
+    assert ledger.execute() == 30
+    assert ran == ["a", "d"]

@@ -16,7 +16,7 @@ from agent_run_ledger.runs.differences import deep_difference
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.results import Results
-from agent_run_ledger.runs.steps import MAX_WAIT_S
+from agent_run_ledger.runs.steps import MAX_SECONDS
 
 SALT = b"s" * 32
 
@@ -38,7 +38,7 @@ def one(n: int) -> int:
         {"timeout_s": float("inf")},
         {"timeout_s": float("nan")},
         {"timeout_s": 0},
-        {"timeout_s": MAX_WAIT_S * 2},
+        {"timeout_s": MAX_SECONDS * 2},
         {"retry_cap_s": float("inf")},
         {"retry_base_s": float("nan")},
         {"retry_base_s": -1},

@@ -141,8 +141,6 @@ class RunLedger:
         `wait_s`: how long to wait for another live attempt before RunBusy. `takeover`: become the live attempt even
         if another one lives; that one can write nothing more.
         """
-        if not isinstance(wait_s, int | float) or not wait_s >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Misuse(f"wait_s must be a number of seconds from 0 on, not {wait_s!r}", code="bad_setting")
         if not isinstance(wait_s, int | float) or isinstance(wait_s, bool) or not 0 <= wait_s <= MAX_SECONDS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse(f"wait_s must be a number of seconds from 0 on, not {wait_s!r}", code="bad_setting")
         return BoundRun(

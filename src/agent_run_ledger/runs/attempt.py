@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import time
 from collections.abc import Mapping
@@ -109,7 +110,7 @@ def finished_run(context: Context, run_id: str, inputs: Inputs) -> Finished | No
     row = context.store.reader().find_run(run_id)
     if row is None:
         return None
-    _refuse_stopped(row)
+    _refuse_stopped(context.store, row)
     if row.state is not RunState.COMPLETED:
         return None
     _refuse_changed(context, row, inputs)
@@ -139,7 +140,7 @@ def _open_locked(context: Context, run_id: str, *, inputs: Inputs, definition: D
     for _ in range(START_TRIES):
         row = context.store.reader().find_run(run_id)
         if row is not None:
-            _refuse_stopped(row)
+            _refuse_stopped(context.store, row)
             _refuse_changed(context, row, inputs)
             if row.state is RunState.COMPLETED:
                 return Finished(row=row)
@@ -149,12 +150,12 @@ def _open_locked(context: Context, run_id: str, *, inputs: Inputs, definition: D
     raise Unavailable(f"run {run_id!r} kept changing while it was being started", code="run_contended")
 
 
-def _refuse_stopped(row: RunRow) -> None:
+def _refuse_stopped(store: Store, row: RunRow) -> None:
     """Refuse what people or the breaker stopped."""
     if row.state is RunState.QUARANTINED:
         raise RunQuarantined(
             f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
-            hint=f"look at it with `arl runs show {row.run_id}`, then `arl runs release {row.run_id} --reason ...`",
+            hint=f"look at it with `{_arl(store, row.run_id, 'show')}`, then `{_arl(store, row.run_id, 'release')}`",
         )
     if row.state is RunState.CANCELLED:
         raise RunCancelled(f"run {row.run_id!r} was cancelled, which is for ever", hint="use a new run_id")
@@ -183,8 +184,16 @@ def _busy(context: Context, run_id: str) -> RunBusy:
         who = f" held by {row.holder} since {since}"
     return RunBusy(
         f"run {run_id!r} has a live attempt{who}",
-        hint="wait for it (wait_s=...), or take it over with `arl runs takeover` if you know that it is stuck",
+        hint="wait for it (wait_s=...), or, if you know that it is stuck, "
+        f"`{_arl(context.store, run_id, 'takeover')}`: then the next execute goes on",
     )
+
+
+def _arl(store: Store, run_id: str, command: str) -> str:
+    """Return a command line for people, quoted for a shell."""
+    reason = "" if command == "show" else " --reason ..."
+    run = f"-- {shlex.quote(run_id)}" if run_id.startswith("-") else shlex.quote(run_id)
+    return f"arl runs {command} --db {shlex.quote(store.location)}{reason} {run}"
 
 
 def _start(

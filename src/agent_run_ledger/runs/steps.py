@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,9 +21,6 @@ R = TypeVar("R")
 
 MAX_SECONDS = 1_000_000_000
 """The longest wait a setting may ask for: some thirty years, which every platform's clock can hold."""
-
-MAX_WAIT_S = min(1e9, threading.TIMEOUT_MAX)
-"""The longest time that can be waited for, in seconds: 31 years."""
 
 Environment = Mapping[str, object] | Callable[[], Mapping[str, object]] | None
 
@@ -154,8 +150,6 @@ class Step(Generic[P, R]):
             wrong = "needs a printable name of 1 to 200 characters"
         elif not isinstance(self.version, str) or not is_text(self.version):  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = "needs a string as version"
-        elif not all(isinstance(needed, str) for needed in self.depends_on):  # pyright: ignore[reportUnnecessaryIsInstance]
-            wrong = "needs depends_on to list names or Step objects"
         elif isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = "needs retries to be a whole number from 0 on"
         elif not all(map(_is_seconds, (self.retry_base_s, self.retry_cap_s))) or self.retry_base_s > self.retry_cap_s:
