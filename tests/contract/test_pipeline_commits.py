@@ -299,6 +299,7 @@ def test_a_step_that_waits_to_be_tried_again_is_not_tried_after_a_failure(new_le
         asyncio.run(ledger.aexecute())
     assert tries == ["a"]
     assert ("RESULT", "runs_on") in calls_of(ledger)
+    assert leaves_of(ledger)[-1] == [RECORDED, ("run", "running", "failed")]
 
 
 def test_a_step_that_fails_after_another_is_not_tried_again(new_ledger: New) -> None:

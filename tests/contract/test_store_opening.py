@@ -53,6 +53,29 @@ def test_the_last_handle_closes_and_folds_the_wal_into_the_file(backend: Backend
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.db", "log.db-lock"]
 
 
+def test_a_part_that_fails_to_close_keeps_no_other_open(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock file is the last: while it is open, runs of this process are live everywhere."""
+    store = backend.open()
+    begin(store)
+    lock = store.lock_run("r")
+    assert lock is not None
+    shared = store._shared
+    for name in ("reader", "guarded"):
+
+        def fail(name: str = name) -> None:
+            raise OSError(name)
+
+        monkeypatch.setattr(getattr(shared, name), "close", fail)
+    with pytest.raises(OSError, match="reader"):
+        store.close()
+    store.close()
+    assert shared.writer()._connection is None
+    again = backend.open(create=False)
+    assert again._shared is not shared
+    assert again.lock_run("r") is not None
+    assert check_log(again) == 2
+
+
 def test_a_store_cannot_be_closed_inside_its_own_transaction(backend: Backend) -> None:
     store = backend.open()
 
@@ -238,8 +261,10 @@ def test_a_read_only_store_can_ask_whether_a_run_is_live(backend: Backend, reado
     store = backend.open()
     lock = store.lock_run("r")
     assert lock is not None
+    assert readonly.is_run_live("r")
     assert readonly.lock_run("r") is None
     lock.release()
+    assert not readonly.is_run_live("r")
     mine = readonly.lock_run("r")
     assert mine is not None
     mine.release()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from agent_run_ledger.errors import LedgerError, Misuse
 from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.ports import Reader, Store, Tx
 from tests.contract.store_kit import (
     Backend,
@@ -60,6 +62,54 @@ def test_leaves_are_read_by_range(store: Store) -> None:
     assert list(reader.events(first=9, stop=12)) == []
     assert [each.leaf_index for each in reader.leaf_records(first=3, stop=5)] == [3, 4]
     assert len(list(reader.leaf_records(first=0, stop=1 << 46))) == 6
+
+
+def test_the_row_ids_of_runs_are_those_that_list_runs_goes_through(store: Store) -> None:
+    rows = [begin(store, f"r{number}") for number in range(5)]
+    reader = store.reader()
+    newest_first = [row.row_id for row in reversed(rows)]
+    assert reader.run_row_ids(before_row_id=None, limit=9) == newest_first
+    assert reader.run_row_ids(before_row_id=newest_first[1], limit=2) == newest_first[2:4]
+    assert reader.run_row_ids(before_row_id=newest_first[-1], limit=9) == []
+
+
+def test_marks_of_runs_that_do_not_exist_are_found(backend: Backend) -> None:
+    store = backend.open()
+    row = begin(store)
+    store.transact(op(), lambda tx: start_step(tx, row, 1))
+    reader = store.reader()
+    assert reader.orphan_marks(limit=9) == []
+    orphans = [replace(mark(row, key), run_row_id=number, lane=2) for key, number in ((7, 77), (8, 78))]
+
+    def forge(tx: Tx) -> None:
+        for orphan in orphans:
+            tx.put_in_flight(orphan)
+        tx.add_change(step_change(row, "none", "started"))
+
+    store.transact(op(), forge)
+    assert reader.orphan_marks(limit=9) == orphans
+    assert reader.orphan_marks(limit=1) == orphans[:1]
+    texts = [problem.text for problem in verify_log(reader).problems]
+    for orphan in orphans:
+        expected = f"step {orphan.name!r} is in flight in run row {orphan.run_row_id}, which does not exist"
+        assert expected in texts
+
+
+def test_a_run_in_no_known_state_hides_no_other_from_the_audit(backend: Backend) -> None:
+    """One row that says "paused" must not make the rows beside it unreadable: a second forgery would go unseen."""
+    store = backend.open()
+    for number in range(5):
+        begin(store, f"r{number}")
+    store._shared.writer()._connection.execute(  # type: ignore[union-attr]
+        "PRAGMA ignore_check_constraints = 1; UPDATE runs SET state = 'paused' WHERE run_id = 'r2';"
+        "UPDATE runs SET attempt = 7 WHERE run_id = 'r1'; UPDATE runs SET attempt = 8 WHERE run_id = 'r4'"
+    )
+    texts = [problem.text for problem in verify_log(store.reader()).problems]
+    assert sum("row 3, cannot be read" in text and "'paused'" in text for text in texts) == 1
+    for run_id, attempt in (("r1", 7), ("r4", 8)):
+        assert f"the row of run {run_id!r} says attempt {attempt}, the log 1" in texts
+    assert len(texts) == 4
+    assert any(text.endswith("no row that can be read") for text in texts)
 
 
 def test_a_tile_is_written_with_the_leaf_that_completes_it(store: Store) -> None:

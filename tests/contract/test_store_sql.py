@@ -47,6 +47,8 @@ def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> 
     ("name", "index"),
     [
         ("select_run", "INTEGER PRIMARY KEY"),
+        ("select_standing", "INTEGER PRIMARY KEY"),
+        ("select_run_row_ids", "INTEGER PRIMARY KEY"),
         ("select_run_by_id", "sqlite_autoindex_runs_2"),
         ("select_record", "INTEGER PRIMARY KEY"),
         ("select_records_between", "INTEGER PRIMARY KEY"),

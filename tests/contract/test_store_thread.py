@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,34 @@ def test_what_fn_raises_comes_out_of_the_await(thread: StoreThread, error: type[
         with pytest.raises(error):
             await thread.call(broken)
         assert await thread.call(lambda: 5) == 5
+
+    _run(main)
+
+
+def test_a_stop_iteration_comes_out_as_out_of_any_coroutine(thread: StoreThread) -> None:
+    """An asyncio future refuses to carry it, and whoever awaited it would wait for ever."""
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError) as caught:
+            await thread.call(lambda: next(iter([])))
+        assert isinstance(caught.value.__cause__, StopIteration)
+        assert await thread.call(lambda: 5) == 5
+
+    _run(main)
+
+
+def test_fn_sees_the_context_of_its_caller(thread: StoreThread) -> None:
+    place: ContextVar[str] = ContextVar("place")
+
+    async def one(name: str) -> str:
+        place.set(name)
+        return await thread.call(place.get)
+
+    async def main() -> None:
+        assert await asyncio.gather(*map(one, "abc")) == ["a", "b", "c"]
+        place.set("mine")
+        await thread.call(lambda: place.set("not mine"))
+        assert place.get() == "mine"
 
     _run(main)
 
@@ -165,6 +194,17 @@ def test_closing_ends_what_was_submitted_and_refuses_more() -> None:
         thread.close()
         thread.close()
         assert await waiting == list(range(10))
+        with pytest.raises(Misuse):
+            await thread.call(lambda: 1)
+
+    _run(main)
+
+
+def test_fn_itself_may_close_the_thread() -> None:
+    thread = StoreThread()
+
+    async def main() -> None:
+        await thread.call(thread.close)
         with pytest.raises(Misuse):
             await thread.call(lambda: 1)
 

@@ -1,14 +1,16 @@
-"""A second SQLite library in this process, which breaks its locks: what is noticed and what is not."""
+"""What others do to the files of an open store: a second SQLite library, renaming, links; what is noticed."""
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from agent_run_ledger.errors import Tampered
+from agent_run_ledger.errors import Refused, Tampered, Unavailable
 from tests.contract.store_kit import Backend, begin, check_log, do_step, sqlite_backend
 from tests.fault.store_child import Child
 
@@ -123,3 +125,130 @@ def test_a_file_that_was_replaced_is_not_opened_again_as_if_it_were_the_same(bac
     with pytest.raises(Tampered) as caught:
         begin(store, "lost")
     assert caught.value.code == "store_replaced"
+
+
+# Renamed, deleted, replaced
+
+
+def _move_away(path: Path) -> None:
+    path.rename(path.with_name("moved.db"))
+
+
+def _replace_by_a_copy(path: Path) -> None:
+    """What an editor or a tool for syncing folders does: the name leads to other bytes, which look the same."""
+    copy = path.with_name("copy.db")
+    copy.write_bytes(path.read_bytes())
+    _move_away(path)
+    copy.rename(path)
+
+
+@pytest.mark.parametrize("act", [_move_away, Path.unlink, _replace_by_a_copy])
+@pytest.mark.parametrize("durability", ["full", "extra"])
+def test_nothing_is_committed_into_a_file_that_lost_its_name(
+    tmp_path: Path, act: Callable[[Path], object], durability: str
+) -> None:
+    """Its commits would lie in a -wal file beside a name where nobody finds them, or in a file without a name."""
+    with sqlite_backend(tmp_path, durability) as backend:
+        store = backend.open()
+        row = begin(store)
+        do_step(store, row, 1)
+        act(tmp_path / "log.db")
+        for _ in range(2):
+            with pytest.raises(Tampered, match="renamed, deleted or replaced") as caught:
+                do_step(store, row, 2)
+            assert caught.value.code == "store_replaced"
+        if durability == "full":
+            assert f"{store.location}-wal" in caught.value.hint
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_file_that_is_brought_back_has_every_commit(tmp_path: Path, killed: bool) -> None:
+    path, away = tmp_path / "log.db", tmp_path / "moved.db"
+    with Child("work", path, "r", 20_000) as child:
+        assert child.hear() == "ready"
+        child.say()
+        for key in range(4):
+            assert child.hear() == str(key)
+        path.rename(away)
+        if killed:
+            child.kill()
+        else:
+            with pytest.raises(AssertionError, match="renamed, deleted or replaced"):
+                child.end()
+    assert Path(f"{path}-wal").exists()
+    away.rename(path)
+    with sqlite_backend(tmp_path, "full") as backend:
+        store = backend.open(create=False)
+        row = store.reader().find_run("r")
+        assert row is not None
+        assert len(store.reader().result_keys(row.row_id)) >= 4
+        do_step(store, row, 100)
+        check_log(store)
+
+
+@pytest.mark.parametrize("act", [_move_away, Path.unlink])
+def test_a_connection_that_finds_its_name_gone_says_what_happened(
+    backend: Backend, tmp_path: Path, act: Callable[[Path], object]
+) -> None:
+    store = backend.open()
+    row = begin(store)
+    store._shared.writer().let_go()
+    act(tmp_path / "log.db")
+    for use in (lambda: do_step(store, row, 1), lambda: store._shared.guarded.head()):
+        with pytest.raises(Tampered) as caught:
+            use()
+        assert caught.value.code == "store_replaced"
+
+
+# Two names
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_file_with_two_names_is_not_opened_under_either(backend: Backend, tmp_path: Path, readonly: bool) -> None:
+    begin(backend.open())
+    backend.open().close()
+    os.link(tmp_path / "log.db", tmp_path / "second.db")
+    for name in ("log", "second"):
+        with pytest.raises(Refused) as caught:
+            backend.open(name, create=False, readonly=readonly)
+        assert caught.value.code == "hard_linked"
+    assert not (tmp_path / "second.db-wal").exists()
+    (tmp_path / "second.db").unlink()
+    assert check_log(backend.open(create=False)) == 2
+
+
+def test_who_has_the_file_open_goes_on_when_it_gets_a_second_name(backend: Backend, tmp_path: Path) -> None:
+    """A tool for backups may do that; what is open is used under the one name."""
+    store = backend.open()
+    row = begin(store)
+    os.link(tmp_path / "log.db", tmp_path / "second.db")
+    do_step(store, row, 1)
+    store._shared.writer().let_go()
+    do_step(store, row, 2)
+    assert check_log(store) == 4
+
+
+# A folder that cannot be looked at
+
+
+def test_a_wal_file_that_cannot_be_looked_at_ends_the_commit_in_unavailable(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = backend.open()
+    row = begin(store)
+    look = os.stat
+
+    def blind(path: object, **settings: object) -> os.stat_result:
+        if str(path).endswith("-wal"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return look(path, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("agent_run_ledger.store.sqlite.os.stat", blind)
+    with pytest.raises(Unavailable) as caught:
+        do_step(store, row, 1)
+    assert caught.value.code == "cannot_open"
+    store.close()
+    monkeypatch.undo()
+    again = backend.open(create=False)
+    do_step(again, row, 1)
+    assert check_log(again) == 3

@@ -30,9 +30,9 @@ _RUN_DIGEST_BYTES = 7
 # Chosen by measurement: docs/internals/store.md.
 _TURN_S = 0.010
 _YIELD_S = 0.002
-_LONGEST_NAP_S = 0.004
+_LONGEST_NAP_S = 0.005
 _SHORTEST_NAP_S = 0.001
-_NAP_LOSS = 0.05
+_NAP_LOSS = 0.04
 
 # struct flock of fcntl(2) on 64-bit Linux; elsewhere its layout is not known here.
 _FLOCK = struct.Struct("hhqqi4x") if sys.platform == "linux" and sys.maxsize > 1 << 32 else None

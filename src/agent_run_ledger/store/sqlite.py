@@ -20,7 +20,7 @@ from agent_run_ledger.errors import LedgerError, Refused, Tampered, Unavailable
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.store.sidecar import FILE_MODE
 from agent_run_ledger.store.sqlite_driver import Connection, Row, connect
-from agent_run_ledger.store.sqlite_failures import translated
+from agent_run_ledger.store.sqlite_failures import replaced, translated
 from agent_run_ledger.store.statements import sql_text, statements
 
 APPLICATION_ID = 0x61726C31
@@ -101,15 +101,6 @@ def _look_at(path: str) -> os.stat_result | None:
         return None
     except OSError as error:
         raise Unavailable(f"{path} cannot be looked at: {error.strerror}", code="cannot_open") from error
-
-
-def replaced(location: str) -> Tampered:
-    """Return what to raise when the file at `location` is no longer the one that was opened."""
-    return Tampered(
-        f"{location} was renamed, deleted or replaced while it was in use; nothing more is written",
-        code="store_replaced",
-        hint=f"bring the file back to this name before anything else: {location}-wal holds its last commits",
-    )
 
 
 def create_file(location: str) -> bool:

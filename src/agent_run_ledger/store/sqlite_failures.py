@@ -61,10 +61,21 @@ _RULES: tuple[tuple[tuple[type[apsw.Error], ...], type[LedgerError], str, str, s
 )
 
 
+def replaced(location: str) -> Tampered:
+    """Return what to raise when the file at `location` is no longer the one that was opened."""
+    return Tampered(
+        f"{location} was renamed, deleted or replaced while it was in use; nothing more is written",
+        code="store_replaced",
+        hint=f"bring the file back to this name before anything else: {location}-wal may hold its last commits",
+    )
+
+
 def translated(error: apsw.Error, location: str) -> LedgerError:
     """Return the error to raise from `error`; `location` is the store's path. Nothing has been committed."""
     if isinstance(error, apsw.IOError) and extended_code(error) in _WRONG_BYTES:
         return Tampered(f"{location} is not an intact store: {error}", code="corrupt", hint="restore it from a backup")
+    if extended_code(error) == apsw.SQLITE_READONLY_DBMOVED:  # without a WAL SQLite looks itself
+        return replaced(location)
     for kinds, answer, code, message, hint in _RULES:
         if isinstance(error, kinds):
             return answer(f"{message.format(location=location)}: {error}", code=code, hint=hint)

@@ -103,16 +103,16 @@ class SharedStore:
         readers: list[SqliteReader | SqliteWriter] = [self.reader, self.guarded]
         return readers if self._writer is None else [*readers, self._writer]
 
-    def close(self) -> None:
-        """Close all that is open, the lock file with every lock on it as the last; then raise the first failure."""
-        failures: list[BaseException] = []
-        for part in (*self.parts(), *([] if self._sidecar is None else [self._sidecar])):
+    def close(self) -> BaseException | None:
+        """Close all that is open, the lock file with every lock on it as the last; return the first failure."""
+        first: BaseException | None = None
+        for part in (*self.parts(), self._sidecar):
             try:
-                part.close()
+                if part is not None:
+                    part.close()
             except BaseException as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
+                first = first or error
+        return first
 
     def abandon_in_child(self) -> bool:
         """Give everything up in a forked child; True when a connection had to be inherited open."""
@@ -175,8 +175,11 @@ class Registry:
             except RuntimeError:
                 pass
 
-    def release(self, shared: SharedStore) -> None:
-        """Take one user away; the last one closes. Misuse inside one of its own transactions."""
+    def release(self, shared: SharedStore) -> BaseException | None:
+        """Take one user away; the last one closes, and what a part raised at that is returned.
+
+        Misuse inside one of its own transactions, Unavailable while others open it: then the user stays.
+        """
         if shared.is_mine():
             raise Misuse(f"{shared.place.location} was closed inside its own transaction", code="nested_transaction")
         door = self._doors[shared.place.identity]
@@ -186,7 +189,8 @@ class Registry:
             shared.users -= 1
             if shared.users == 0:
                 del self._open[shared.place.identity]
-                shared.close()
+                return shared.close()
+            return None
         finally:
             try:  # noqa: SIM105 - see FairLock
                 door.release()

@@ -64,5 +64,5 @@ def stats_of(reader: SqliteReader, location: str) -> StoreStats:
 def _size_of(path: str) -> int:
     try:
         return os.stat(path).st_size
-    except FileNotFoundError:
+    except OSError:
         return 0

@@ -204,7 +204,10 @@ class SqliteStore:
     def close(self) -> None:
         """See ports.Store.close. In a forked child it does nothing: the store is the parent's."""
         if not self._closed and self._shared.pid == os.getpid():
-            registry.release(self._shared)
+            failure = registry.release(self._shared)
+            self._closed = True
+            if failure is not None:
+                raise failure
         self._closed = True
 
     def _open(self) -> SharedStore:

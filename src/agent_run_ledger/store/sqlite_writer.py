@@ -26,10 +26,9 @@ from agent_run_ledger.store.sqlite import (
     connect_writer,
     identity_of,
     make_ready,
-    replaced,
 )
 from agent_run_ledger.store.sqlite_driver import Connection, Cursor, extended_code
-from agent_run_ledger.store.sqlite_failures import translated
+from agent_run_ledger.store.sqlite_failures import replaced, translated
 from agent_run_ledger.store.sqlite_rows import head_from
 from agent_run_ledger.store.sqlite_tx import SqliteTx
 from agent_run_ledger.store.statements import statements
