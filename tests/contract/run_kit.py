@@ -79,6 +79,20 @@ def watch_sync(ledger: RunLedger, monkeypatch: pytest.MonkeyPatch) -> list[bool]
     return synced
 
 
+def keep_locks(ledger: RunLedger, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list to which every later lock of a run is added, so that none is let go by being forgotten."""
+    kept: list[Any] = []
+    kind = type(store_of(ledger))
+    whole = kind.lock_run
+
+    def lock_run(self: Any, run_id: str) -> Any:
+        kept.append(whole(self, run_id))
+        return kept[-1]
+
+    monkeypatch.setattr(kind, "lock_run", lock_run)
+    return kept
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Return when the condition holds; fail when it does not within half a minute or so."""
     pause = threading.Event()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import RunLedger, RunState, Step, StepTimeout
-from tests.contract.run_kit import calls_of, report_of, store_of, until
+from tests.contract.run_kit import calls_of, keep_locks, report_of, store_of, until
 
 New = Callable[..., RunLedger]
 
@@ -86,8 +86,9 @@ def test_a_cancelled_run_has_ended_its_bodies_before_it_ends(new_ledger: New) ->
     asyncio.run(main())
 
 
-def test_cancelled_twice_the_run_is_given_back(new_ledger: New) -> None:
+def test_cancelled_twice_the_run_is_given_back(new_ledger: New, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, lives, cleaning = new_ledger(), list[str](), list[str]()
+    keep_locks(ledger, monkeypatch)
 
     @ledger.step
     async def waits() -> str:

@@ -27,6 +27,7 @@ from agent_run_ledger.runs.recorded import Recorded
 from tests.contract.run_kit import (
     LyingStore,
     calls_of,
+    keep_locks,
     leaves_of,
     marks_of,
     operate,
@@ -102,12 +103,13 @@ def test_a_run_that_ends_while_its_lock_is_waited_for_is_finished_and_given_back
     ledger = new_ledger()
     ledger.add(Step(lambda n: n + 1, name="one"))
     kind = type(store_of(ledger))
-    whole = kind.lock_run
+    whole, kept = kind.lock_run, list[Any]()
 
     def lock_run(self: Any, run_id: str) -> Any:
-        monkeypatch.undo()
+        monkeypatch.setattr(kind, "lock_run", whole)
         assert ledger.execute(n=1) == 1
-        return whole(self, run_id)
+        kept.append(whole(self, run_id))  # a lock that is forgotten is let go too
+        return kept[0]
 
     monkeypatch.setattr(kind, "lock_run", lock_run)
     assert isinstance(open_(ledger._opened.context()), Finished)
@@ -126,12 +128,21 @@ def test_a_stopped_run_is_refused_and_not_called_busy_while_its_attempt_lives(ne
     attempt.close()
 
 
-def test_a_refused_start_gives_the_run_back(new_ledger: New) -> None:
+def test_a_refused_start_gives_the_run_back(new_ledger: New, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = failing(new_ledger)
+    keep_locks(ledger, monkeypatch)
     with pytest.raises(InputsChanged):
         ledger.execute(n=2)
     with pytest.raises(ValueError, match="stop"):
         ledger.execute(n=1)
+
+
+def test_a_failed_attempt_gives_its_run_back(new_ledger: New, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = failing(new_ledger)
+    keep_locks(ledger, monkeypatch)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="stop"):
+            ledger.execute(n=1)
 
 
 def test_an_attempt_gives_its_run_back_once(new_ledger: New) -> None:

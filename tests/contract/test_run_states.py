@@ -204,7 +204,7 @@ class Blocked:
         @self.ledger.step
         def wait(n: int) -> str:
             self.entered.set()
-            self.go.wait(30)
+            self.go.wait(10)
             return value
 
         self.thread = threading.Thread(target=self._run)
@@ -257,8 +257,10 @@ def test_takeover_lets_the_old_attempt_write_nothing_more(db: pathlib.Path) -> N
     def wait(n: int) -> str:
         return "new"
 
-    assert other.bind("r1", takeover=True).execute(n=1) == "new"
-    late = blocked.finish()
+    try:
+        assert other.bind("r1", takeover=True).execute(n=1) == "new"
+    finally:
+        late = blocked.finish()
     assert isinstance(late, Refused)
     assert late.code == "attempt_superseded"
     assert other.execute(n=1) == "new"

@@ -176,6 +176,10 @@ def test_a_file_that_is_brought_back_has_every_commit(tmp_path: Path, killed: bo
             with pytest.raises(AssertionError, match="renamed, deleted or replaced"):
                 child.end()
     assert Path(f"{path}-wal").exists()
+    with sqlite_backend(tmp_path, "full") as backend, pytest.raises(Refused) as caught:
+        backend.open()
+    assert caught.value.code == "commits_left"
+    assert Path(f"{path}-wal").exists(), "SQLite deletes it with an empty file"
     away.rename(path)
     with sqlite_backend(tmp_path, "full") as backend:
         store = backend.open(create=False)

@@ -94,6 +94,18 @@ def identity_of(path: str) -> Identity | None:
     return None if found is None else (found.st_dev, found.st_ino)
 
 
+def check_nothing_left(location: str) -> None:
+    """Refused where a store was taken away and its last commits were not: SQLite would delete them with a new file."""
+    for path in (f"{location}-wal", f"{location}-journal"):
+        found = _look_at(path)
+        if found is not None and found.st_size:
+            raise Refused(
+                f"there is no store at {location}, but {path} holds commits of one that was there",
+                code="commits_left",
+                hint=f"bring the store back to this name; to begin anew without it, delete {path}",
+            )
+
+
 def _look_at(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)

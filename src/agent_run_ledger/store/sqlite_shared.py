@@ -19,6 +19,7 @@ from agent_run_ledger.store.sqlite import (
     QUERIES_FILE,
     Identity,
     Place,
+    check_nothing_left,
     connect_writer,
     create_file,
     identify,
@@ -292,6 +293,7 @@ def _existing(location: str, *, create: bool) -> tuple[Identity, bool]:
     """Return what lies at the location, and whether it was made just now."""
     identity, made = identify(location), False
     if identity is None:
+        check_nothing_left(location)
         if not create:
             raise Refused(
                 f"there is no store at {location}", code="no_store", hint="`arl init` makes one; or check the path"

@@ -45,8 +45,9 @@ def open_sqlite(
     allows reading and `query` only. `wait_s` bounds every wait for a lock. Clock, entropy and `wait_s` are those of
     the first open.
 
-    Refused: no_store, foreign_file, schema_newer, no_authority, network_filesystem (with `authority` only).
-    Tampered: corrupt, schema_changed. Unavailable: cannot_open, read_only, disk_full, store_busy.
+    Refused: no_store, foreign_file, hard_linked, commits_left, schema_newer, no_authority, network_filesystem (with
+    `authority` only).
+    Tampered: corrupt, schema_changed, emptied. Unavailable: cannot_open, read_only, disk_full, store_busy.
     Misuse: unsupported_platform, sqlite_too_old, settings_differ, bad_settings, bad_path. Forked: see `forks`.
     """
     _check_platform()
