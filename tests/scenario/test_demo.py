@@ -202,9 +202,10 @@ def test_each_demo_gets_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_make_clean_removes_every_folder_of_the_demo(root: Path, tmp_path: Path) -> None:
-    for name in ("arl-demo", "arl-demo-2", "arl-demo-17", "arl-demonstration", "src"):
+    for name in ("arl-demo", "arl-demo-2", "arl-demo-17", "arl-demonstration", "src", "own-venv"):
         (tmp_path / name).mkdir()
-    command = ["make", "--silent", f"--makefile={root / 'Makefile'}", "clean"]
+    # VENV by hand: the environment may name the one that this very test runs in.
+    command = ["make", "--silent", f"--makefile={root / 'Makefile'}", "clean", "VENV=own-venv"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["arl-demonstration", "src"]
 
