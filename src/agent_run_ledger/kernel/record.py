@@ -22,7 +22,7 @@ class RecordKind(IntEnum):
     DECISION = 7  # an operator's act: quarantine, release, takeover, cancel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Record:
     """One immutable record, as stored. Times are Unix milliseconds, digests raw bytes.
 

@@ -15,7 +15,7 @@ from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.steps import Shape, Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Call:
     """One body to run: what, with what, and until when."""
 
@@ -31,7 +31,7 @@ class Call:
         return (self.index, self.lane)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Outcome:
     """How a body ended: a value, an exception, or something that must never be recorded (`abort`)."""
 
@@ -41,7 +41,7 @@ class Outcome:
     abort: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Todo:
     """What a driver is to do next: launch these, then wait for any outcome, at most `wait_s` seconds."""
 

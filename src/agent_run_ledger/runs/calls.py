@@ -14,7 +14,7 @@ from agent_run_ledger.runs.steps import Step
 ROOT_SCOPE = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CallIdentity:
     """What identifies one call in its run, and what its fingerprint rests on."""
 

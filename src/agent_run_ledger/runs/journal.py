@@ -24,7 +24,7 @@ NEW_STATE = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Started:
     """A call that is running: where its mark stands, its step's place in the plan, and since when."""
 
@@ -35,7 +35,7 @@ class Started:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Concluded:
     """A call that ended, with the record that says how."""
 
@@ -59,7 +59,7 @@ class Batch:
         return not self.concluded and not self.starts and self.end_state is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Written:
     """What a commit wrote, and the run's state as it was found under the lock."""
 

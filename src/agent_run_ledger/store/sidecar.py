@@ -28,11 +28,11 @@ _FIRST_RUN = 1 << 20
 _RUN_DIGEST_BYTES = 7
 
 # Chosen by measurement: docs/internals/store.md.
-_TURN_S = 0.010
+_TURN_S = 0.025
 _YIELD_S = 0.002
-_LONGEST_NAP_S = 0.005
+_LONGEST_NAP_S = 0.010
 _SHORTEST_NAP_S = 0.001
-_NAP_LOSS = 0.04
+_NAP_LOSS = 0.08
 
 # struct flock of fcntl(2) on 64-bit Linux; elsewhere its layout is not known here.
 _FLOCK = struct.Struct("hhqqi4x") if sys.platform == "linux" and sys.maxsize > 1 << 32 else None
