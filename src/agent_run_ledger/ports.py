@@ -59,6 +59,7 @@ class RunRow:
     start_record_id: int | None = None
     last_start_record_id: int | None = None
     end_record_id: int | None = None
+    forked_from_row_id: int | None = None
 
 
 class RunStanding(NamedTuple):
@@ -94,6 +95,11 @@ class StoredRecord:
     record: Record
 
     @property
+    def erased(self) -> bool:
+        """Whether its salt was erased, and with it all that was not its place, its name, its times and its usage."""
+        return not self.record.salt
+
+    @property
     def leaf_index(self) -> int:
         """Return the index of the leaf that holds this record's MAC."""
         return self.record_id >> 16
@@ -101,7 +107,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordKey:
-    """What is needed to restore by key, without the payload."""
+    """What is needed to restore by key, without the payload. An erased one has a filler for its fingerprint."""
 
     record_id: int
     scope: bytes
@@ -111,6 +117,21 @@ class RecordKey:
     attempt: int
     code: bytes
     value_sha256: bytes
+    erased: bool = False
+
+
+class UsageRow(NamedTuple):
+    """What one call used, as stored (format: docs/formats/record.md), with what identifies the call."""
+
+    record_id: int
+    run_row_id: int
+    kind: RecordKind
+    scope: bytes
+    name: str
+    fingerprint: bytes
+    occurrence: int
+    attempt: int
+    usage: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +173,15 @@ class Tx(Protocol):
         """Return generation, state and reason of a run, as get_run would; a missing one must raise Tampered."""
         ...
 
-    def insert_run(self, *, run_uid: bytes, run_id: str, holder: str, parent_row_id: int | None = None) -> RunRow:
+    def insert_run(
+        self,
+        *,
+        run_uid: bytes,
+        run_id: str,
+        holder: str,
+        parent_row_id: int | None = None,
+        forked_from_row_id: int | None = None,
+    ) -> RunRow:
         """Insert a run in state running with generation 1 and attempt 1."""
         ...
 
@@ -181,6 +210,18 @@ class Tx(Protocol):
 
         A second RESULT with the same (run, scope, fingerprint, occurrence) must raise Refused("already_recorded").
         """
+        ...
+
+    def erase_records(self, run_row_id: int, record_ids: Sequence[int]) -> int:
+        """Erase those of these records that are the run's, of kinds 1 to 5 and not yet erased; return how many.
+
+        Salt and payload become NULL; fingerprint, inputs, code and value digest go too. Place, scope, name,
+        occurrence, times and usage must stay, and what was erased must be overwritten on the disk, not only freed.
+        """
+        ...
+
+    def erase_marks(self, run_row_id: int, lanes: Sequence[int]) -> None:
+        """Empty the fingerprints of these start marks."""
         ...
 
     def put_in_flight(self, mark: InFlight) -> None:
@@ -217,6 +258,33 @@ class Reader(Protocol):
 
     def result_keys(self, run_row_id: int) -> list[RecordKey]:
         """Return the keys of all RESULT records of a run in the order they were recorded."""
+        ...
+
+    def keys_of(self, record_ids: Sequence[int]) -> list[RecordKey]:
+        """Return the keys of these RESULT records, of whichever runs; a missing one must raise Tampered."""
+        ...
+
+    def count_results(self, run_row_id: int) -> int:
+        """Return how many RESULT records a run has, erased ones too, without reading them."""
+        ...
+
+    def record_names(self, run_row_id: int, *, kinds: Sequence[RecordKind]) -> Iterator[tuple[int, str]]:
+        """Yield (record id, name) of a run's records of these kinds that are not erased, in the order recorded.
+
+        In bounded memory but for 8 bytes per record.
+        """
+        ...
+
+    def usages(self, run_row_id: int) -> Iterator[UsageRow]:
+        """Yield what the calls of a run used, for those that said so, in the order recorded, in bounded memory."""
+        ...
+
+    def get_run(self, row_id: int) -> RunRow:
+        """Return the run with this row id; a missing one must raise Tampered."""
+        ...
+
+    def forks_of(self, row_id: int) -> list[RunRow]:
+        """Return the runs that were forked from this one, oldest first."""
         ...
 
     def record(self, record_id: int) -> StoredRecord:
@@ -299,6 +367,10 @@ class Store(Protocol):
 
     def reader(self) -> Reader:
         """Return the read side; usable from any thread of this process."""
+        ...
+
+    def scrub(self) -> bool:
+        """Make sure that the store's own side files hold no more of what was erased; False where readers hold it up."""
         ...
 
     def lock_run(self, run_id: str) -> RunLock | None:

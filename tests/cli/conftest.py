@@ -18,6 +18,7 @@ from agent_run_ledger import RunLedger
 from agent_run_ledger.cli.main import main
 
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'arl'; from agent_run_ledger.cli.main import run; run()"]
+EDITOR = Path(__file__).parents[1] / "scenario" / "programs" / "edit_rows.py"
 STEERING = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE", "PYTHONUNBUFFERED", "PYTHONIOENCODING")
 HOSTILE_ERROR = "\x1b[2J\x1b]0;owned\x07 [red]not markup[/red]\nsecond line \u202e reversed"
 HOSTILE_RUN = "[bold red]run[/bold red]"
@@ -173,8 +174,7 @@ def store(finished_store: Path, db: Path) -> Path:
 
 def edit(db: Path, statement: str) -> None:
     """Change a store behind the library's back, from a process that opens nothing else."""
-    program = "import sys, apsw; apsw.Connection(sys.argv[1]).execute(sys.argv[2]).fetchall()"
-    subprocess.run([sys.executable, "-c", program, str(db), statement], check=True)
+    subprocess.run([sys.executable, EDITOR, db, statement], check=True)
 
 
 def is_safe(text: str) -> bool:

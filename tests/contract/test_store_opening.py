@@ -13,6 +13,7 @@ import pytest
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.store import SqliteStore, open_sqlite, sqlite_store, sqlite_version
 from agent_run_ledger.store.sqlite import APPLICATION_ID, CHECKPOINT_PAGES
+from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION
 from tests.contract.store_kit import Backend, begin, check_log, do_step, op, sqlite_backend, start_step
 
 
@@ -100,7 +101,8 @@ def test_the_pragmas_are_set(tmp_path: Path, durability: str, journal: str, leve
             "journal_mode": journal,
             "synchronous": level,
             "application_id": APPLICATION_ID,
-            "user_version": 1,
+            "user_version": SCHEMA_VERSION,
+            "secure_delete": 1,
             "foreign_keys": 1,
             "trusted_schema": 0,
             "cache_size": -16_000,
@@ -355,7 +357,7 @@ def test_the_figures_for_doctor(backend: Backend, tmp_path: Path) -> None:
         do_step(store, row, key)
     stats = store.stats()
     assert (stats.runs, stats.records, stats.leaves, stats.tiles, stats.in_flight) == (1, 4, 5, 0, 0)
-    assert (stats.journal_mode, stats.page_bytes, stats.schema_version) == ("wal", 4_096, 1)
+    assert (stats.journal_mode, stats.page_bytes, stats.schema_version) == ("wal", 4_096, SCHEMA_VERSION)
     assert stats.application_id == APPLICATION_ID
     assert stats.location == str(tmp_path / "log.db")
     assert stats.database_bytes == (tmp_path / "log.db").stat().st_size

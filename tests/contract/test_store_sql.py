@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 import agent_run_ledger.store
-from agent_run_ledger.store.sqlite import QUERIES_FILE, SCHEMA_FILE
+from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.statements import sql_text, statements
 
 FOLDER = Path(agent_run_ledger.store.__file__).parent
@@ -18,7 +18,7 @@ FOLDER = Path(agent_run_ledger.store.__file__).parent
 @pytest.fixture
 def empty() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    connection.execute(sql_text(SCHEMA_FILE))
+    connection.execute(sql_text("sqlite_schema.sql"))
     return connection
 
 
@@ -55,6 +55,12 @@ def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> 
         ("select_result_keys", "records_result"),
         ("select_result_ids", "records_result"),
         ("select_other_ids", "records_other"),
+        ("count_results", "USING COVERING INDEX records_result"),
+        ("select_keys", "INTEGER PRIMARY KEY"),
+        ("select_record_names", "INTEGER PRIMARY KEY"),
+        ("erase_record", "INTEGER PRIMARY KEY"),
+        ("select_usages", "records_usage"),
+        ("select_forks", "runs_forked"),
         ("select_in_flight", "INTEGER PRIMARY KEY"),
         ("select_events", "INTEGER PRIMARY KEY"),
         ("select_tile_roots", "INTEGER PRIMARY KEY"),

@@ -49,6 +49,7 @@ def _edit(db: Path, statement: str) -> None:
         [sys.executable, str(EDITOR), str(db), statement], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
 
 
 def _go_on(workdir: Path) -> object:

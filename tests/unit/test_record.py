@@ -158,3 +158,11 @@ def test_the_numbers_of_kinds_are_stored_and_so_never_change() -> None:
     assert {kind.name: kind.value for kind in RecordKind} == {
         "START": 1, "RESULT": 2, "ERROR": 3, "ABANDONED": 4, "RESCUED": 5, "END": 6, "DECISION": 7,
     }  # fmt: skip
+
+
+def test_a_usage_is_covered_by_the_mac_and_its_absence_changes_no_frame() -> None:
+    plain = Record(kind=RecordKind.RESULT, run_uid=bytes(16), salt=bytes(32), payload=b"1")
+    used = replace(plain, usage=b'[{"input_tokens":1}]')
+    assert record_frame(used) == record_frame(plain) + b"\0\0\0\x14" + used.usage
+    assert record_mac(used) != record_mac(plain)
+    assert record_mac(used) != record_mac(replace(plain, payload=b'1\0\0\0\x14[{"input_tokens":1}]'))

@@ -29,6 +29,7 @@ class Record:
     `inputs` is compact JSON: salted short digests per argument and environment key (see docs/formats/record.md).
     `code` is the 8-byte digest of the step's compiled code, empty where there is none. `value_sha256` is the
     digest of the value in `payload`, empty where no value is restored. `encoding` is how `payload` is packed.
+    `usage` is compact JSON of what the call used, empty where nobody said; an erasure keeps it.
     """
 
     kind: RecordKind
@@ -47,6 +48,7 @@ class Record:
     value_sha256: bytes = b""
     encoding: int = 0
     payload: bytes = b""
+    usage: bytes = b""
 
 
 def record_frame(record: Record) -> bytes:
@@ -63,7 +65,7 @@ def record_frame(record: Record) -> bytes:
         record.ended_at_ms,
         record.encoding,
     )
-    fields = (
+    fields: tuple[bytes, ...] = (
         record.run_uid,
         numbers,
         record.scope,
@@ -74,6 +76,8 @@ def record_frame(record: Record) -> bytes:
         record.value_sha256,
         record.payload,
     )
+    if record.usage:  # a field of its own only where there is one: records of version 1 keep their MAC
+        fields = (*fields, record.usage)
     parts = [RECORD_DOMAIN]
     for field in fields:
         parts.append(len(field).to_bytes(4, "big"))

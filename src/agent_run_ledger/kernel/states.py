@@ -39,6 +39,7 @@ class CallState(StrEnum):
     FAILED = "failed"
     ABANDONED = "abandoned"
     RESCUED = "rescued"
+    ERASED = "erased"
 
 
 _R = RunState

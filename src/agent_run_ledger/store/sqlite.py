@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from urllib.parse import quote
 
 import apsw
@@ -21,12 +20,10 @@ from agent_run_ledger.ports import Entropy
 from agent_run_ledger.store.sidecar import FILE_MODE
 from agent_run_ledger.store.sqlite_driver import Connection, Row, connect
 from agent_run_ledger.store.sqlite_failures import replaced, translated
-from agent_run_ledger.store.statements import sql_text, statements
+from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE, SCHEMA_VERSION, apply_migrations, check_schema
+from agent_run_ledger.store.statements import statements
 
 APPLICATION_ID = 0x61726C31
-SCHEMA_VERSION = 1
-SCHEMA_FILE = "sqlite_schema.sql"
-QUERIES_FILE = "sqlite_queries.sql"
 
 WRITER_CACHE_KIB = 16_000
 READER_CACHE_KIB = 4_000
@@ -152,16 +149,19 @@ def connect_writer(place: Place, *, create: bool) -> Connection:
     return connection
 
 
-def make_ready(connection: Connection, place: Place, fill: Callable[[Connection], None]) -> None:
-    """Create the schema where the file is empty, then set and check the pragmas. Closes the connection on failure.
+def make_ready(connection: Connection, place: Place, fill: Callable[[Connection], None], now_ms: int) -> None:
+    """Create the schema where the file is empty, set and check the pragmas, and bring an older schema up to date.
 
-    `fill` writes the first rows in the same transaction. Call it behind the turnstile: two processes may be here.
+    Closes the connection on failure. `fill` writes the first rows in the same transaction. Call it behind the
+    turnstile: two processes may be here.
     """
     with _closed_on_failure(connection, place.location):
         if _is_empty(connection):
-            _create_schema(connection, fill)
-        _recognise(connection, place.location)
+            _create_schema(connection, fill, now_ms)
+        version = _recognise(connection, place.location)
         _set_pragmas(connection, place)
+        if version < SCHEMA_VERSION:
+            _upgrade(connection, place, now_ms)
 
 
 def connect_reader(place: Place, *, guarded: bool = False) -> Connection:
@@ -170,7 +170,13 @@ def connect_reader(place: Place, *, guarded: bool = False) -> Connection:
     with _closed_on_failure(connection, place.location):
         if _is_empty(connection):
             raise _foreign(place.location, _NEVER_COMPLETED)
-        _recognise(connection, place.location)
+        version = _recognise(connection, place.location)
+        if version < SCHEMA_VERSION:
+            raise Refused(
+                f"{place.location} has schema version {version}, and to read it needs version {SCHEMA_VERSION}",
+                code="schema_older",
+                hint="`arl upgrade` brings it there, as does the next run",
+            )
         connection.pragma("query_only", True)
         connection.pragma("cache_size", -READER_CACHE_KIB)
         connection.pragma("trusted_schema", False)
@@ -222,7 +228,7 @@ def _open(place: Place, flags: int) -> Connection:
 def _touched(connection: Connection, place: Place) -> Connection:
     """Return the connection after its first read: only then SQLite opens, recovers and believes the file."""
     try:
-        connection.set_busy_handler(_busy_handler(place))
+        connection.set_busy_handler(busy_handler(place))
         connection.pragma("page_count")
     except BaseException:
         connection.close(force=True)
@@ -238,7 +244,7 @@ def _connect_immutable(place: Place) -> Connection:
         raise translated(error, place.location) from error
 
 
-def _busy_handler(place: Place) -> Callable[[int], bool]:
+def busy_handler(place: Place) -> Callable[[int], bool]:
     """Wait 0.2-2 ms at a time: SQLite's own back-off lets one of eight processes wait for seconds."""
     started_s = 0.0
 
@@ -259,15 +265,14 @@ def _is_empty(connection: Connection) -> bool:
     return bool(connection.pragma("page_count") == 0)
 
 
-def _create_schema(connection: Connection, fill: Callable[[Connection], None]) -> None:
+def _create_schema(connection: Connection, fill: Callable[[Connection], None], now_ms: int) -> None:
     """Create everything in one transaction, still with a rollback journal: a file is empty or complete."""
     q = statements(QUERIES_FILE)
     connection.pragma("synchronous", "EXTRA")
     connection.execute(q["begin"])
     try:
         if not connection.execute(q["select_schema"]).fetchall():  # else another process was first
-            connection.execute(sql_text(SCHEMA_FILE))
-            connection.execute(q["create_as"])
+            apply_migrations(connection, version=0, now_ms=now_ms)
             fill(connection)
             connection.execute(q["commit"])
     finally:
@@ -275,37 +280,34 @@ def _create_schema(connection: Connection, fill: Callable[[Connection], None]) -
             connection.execute(q["rollback"])
 
 
-def _recognise(connection: Connection, location: str) -> None:
-    """Refuse a file that is not a store of ours, or whose tables are not those of its version."""
+def _recognise(connection: Connection, location: str) -> int:
+    """Return the schema version; refuse a file that is not a store of ours, or whose tables are not its version's."""
     if connection.pragma("application_id") != APPLICATION_ID:
         raise _foreign(location, "it is a database of another program")
-    version = connection.pragma("user_version")
+    version: int = connection.pragma("user_version")
     if version > SCHEMA_VERSION:
         raise Refused(
             f"{location} has schema version {version}, this program knows up to {SCHEMA_VERSION}",
             code="schema_newer",
             hint="use the newer agent-run-ledger that wrote it",
         )
-    if version < SCHEMA_VERSION:
+    if version < 1:
         raise Tampered(f"{location} has schema version {version}, which never existed", code="corrupt")
-    found = {name: text for _, name, text in connection.execute(statements(QUERIES_FILE)["select_schema"]).fetchall()}
-    expected = _expected_schema()
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
-            raise Tampered(
-                f"{location}: {name} is not as version {version} of the schema has it",
-                code="schema_changed",
-                hint="restore it from a backup",
-            )
+    check_schema(connection, location, version)
+    return version
 
 
-@cache
-def _expected_schema() -> dict[str, str]:
-    connection = connect(":memory:", apsw.SQLITE_OPEN_READWRITE)
-    connection.execute(sql_text(SCHEMA_FILE))
-    rows = connection.execute(statements(QUERIES_FILE)["select_schema"]).fetchall()
-    connection.close()
-    return {str(name): str(text) for _, name, text in rows}
+def _upgrade(connection: Connection, place: Place, now_ms: int) -> None:
+    """Bring an older store to the newest version in one synced transaction, or leave it as it is."""
+    q = statements(QUERIES_FILE)
+    connection.execute(q["begin"])
+    try:
+        version = _recognise(connection, place.location)  # again: another process may have been first
+        apply_migrations(connection, version=version, now_ms=now_ms)
+        connection.execute(q["commit"])
+    finally:
+        if connection.in_transaction:
+            connection.execute(q["rollback"])
 
 
 def _set_pragmas(connection: Connection, place: Place) -> None:
@@ -317,6 +319,7 @@ def _set_pragmas(connection: Connection, place: Place) -> None:
         "journal_size_limit": JOURNAL_BYTES,
         "foreign_keys": 1,
         "trusted_schema": 0,
+        "secure_delete": 1,  # what is erased is overwritten, not only freed
     }
     if sys.platform == "darwin":
         wanted |= {"fullfsync": 1, "checkpoint_fullfsync": 1}

@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -15,12 +16,13 @@ from agent_run_ledger.errors import Misuse, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.kernel.tiles import tile_id
-from agent_run_ledger.ports import Event, Head, InFlight, RecordKey, RunRow, StoredRecord
+from agent_run_ledger.ports import Event, Head, InFlight, RecordKey, RunRow, StoredRecord, UsageRow
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
-from agent_run_ledger.store.sqlite import QUERIES_FILE, Place, Rows, connect_reader
+from agent_run_ledger.store.sqlite import Place, Rows, connect_reader
 from agent_run_ledger.store.sqlite_driver import Connection, Cursor, Row
 from agent_run_ledger.store.sqlite_failures import translated
+from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.sqlite_rows import (
     LANE_BITS,
     head_from,
@@ -28,6 +30,7 @@ from agent_run_ledger.store.sqlite_rows import (
     record_from,
     record_key_from,
     run_from,
+    usage_from,
 )
 from agent_run_ledger.store.statements import statements
 
@@ -78,6 +81,43 @@ class SqliteReader:
         """See ports.Reader.result_keys."""
         return [record_key_from(row) for row in self._fetch("select_result_keys", (run_row_id,))]
 
+    def keys_of(self, record_ids: Sequence[int]) -> list[RecordKey]:
+        """See ports.Reader.keys_of."""
+        rows = [row for chunk in self._by_id("select_keys", array("q", record_ids)) for row in chunk]
+        if len(rows) != len(record_ids):
+            raise Tampered(f"{self._place.location}: a result that is referred to is missing", code="row_missing")
+        return [record_key_from(row) for row in rows]
+
+    def count_results(self, run_row_id: int) -> int:
+        """See ports.Reader.count_results."""
+        return int(self._fetch("count_results", (run_row_id,))[0][0])
+
+    def record_names(self, run_row_id: int, *, kinds: Sequence[RecordKind]) -> Iterator[tuple[int, str]]:
+        """See ports.Reader.record_names."""
+        for rows in self._by_id("select_record_names", self._ids(run_row_id, kinds, -1)):
+            yield from ((row[0], row[1]) for row in rows)
+
+    def usages(self, run_row_id: int) -> Iterator[UsageRow]:
+        """See ports.Reader.usages."""
+        after = -1
+        while rows := self._fetch("select_usages", (run_row_id, after, _CHUNK_ROWS)):
+            try:
+                yield from map(usage_from, rows)
+            except KeyError as error:
+                raise self._corrupt(f"a record is of no known kind: {error}") from error
+            after = rows[-1][0]
+
+    def get_run(self, row_id: int) -> RunRow:
+        """See ports.Reader.get_run."""
+        rows = self._runs(self._fetch("select_run", (row_id,)))
+        if not rows:
+            raise Tampered(f"{self._place.location}: there is no run in row {row_id}", code="row_missing")
+        return rows[0]
+
+    def forks_of(self, row_id: int) -> list[RunRow]:
+        """See ports.Reader.forks_of."""
+        return self._runs(self._fetch("select_forks", (row_id,)))
+
     def record(self, record_id: int) -> StoredRecord:
         """See ports.Reader.record."""
         rows = self._fetch("select_record", (record_id,))
@@ -89,14 +129,7 @@ class SqliteReader:
         self, run_row_id: int, *, kinds: Sequence[RecordKind], after_record_id: int = -1
     ) -> Iterator[StoredRecord]:
         """See ports.Reader.records. The ids are read at once (8 bytes each), the records in chunks."""
-        ids: list[int] = []
-        if RecordKind.RESULT in kinds:
-            ids += [row[0] for row in self._fetch("select_result_ids", (run_row_id, after_record_id))]
-        mask = sum(1 << kind for kind in set(kinds) if kind is not RecordKind.RESULT)
-        if mask:
-            ids += [row[0] for row in self._fetch("select_other_ids", (run_row_id, after_record_id, mask))]
-            ids.sort()
-        return self._records_by_id(array("q", ids))
+        return self._records_by_id(self._ids(run_row_id, kinds, after_record_id))
 
     def in_flight(self, run_row_id: int) -> list[InFlight]:
         """See ports.Reader.in_flight."""
@@ -190,6 +223,23 @@ class SqliteReader:
         """See SqliteWriter.leak."""
         leaked, self._connection = self._connection, None
         return leaked
+
+    def _ids(self, run_row_id: int, kinds: Sequence[RecordKind], after_record_id: int) -> array[int]:
+        ids: list[int] = []
+        if RecordKind.RESULT in kinds:
+            ids += [row[0] for row in self._fetch("select_result_ids", (run_row_id, after_record_id))]
+        mask = sum(1 << kind for kind in set(kinds) if kind is not RecordKind.RESULT)
+        if mask:
+            ids += [row[0] for row in self._fetch("select_other_ids", (run_row_id, after_record_id, mask))]
+            ids.sort()
+        return array("q", ids)
+
+    def _by_id(self, name: str, ids: array[int]) -> Iterator[list[Row]]:
+        """Yield the rows that a statement with one place finds for each of these ids, some at a time."""
+        sql = self._q[name]
+        for at in range(0, len(ids), _CHUNK_ROWS):
+            some = [(each,) for each in ids[at : at + _CHUNK_ROWS]]
+            yield self._locked(partial(_fetch_many, sql, some))
 
     def _records_by_id(self, ids: array[int]) -> Iterator[StoredRecord]:
         at, sql = 0, self._q["select_record"]
@@ -286,6 +336,10 @@ class SqliteReader:
             # The writer's connection checkpoints; this one must not, the -wal may no longer be the one others see.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close(force=True)
+
+
+def _fetch_many(sql: str, bindings: list[tuple[int]], connection: Connection) -> list[Row]:
+    return connection.cursor().executemany(sql, bindings).fetchall()
 
 
 def _below(row_id: int | None) -> int:

@@ -6,14 +6,14 @@ from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.merkle import HASH_BYTES
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.ports import Head, InFlight, RecordKey, RunRow, RunStanding, StoredRecord
+from agent_run_ledger.ports import Head, InFlight, RecordKey, RunRow, RunStanding, StoredRecord, UsageRow
 from agent_run_ledger.store.sqlite_driver import Row
 
 LANE_BITS = 16
 _STATES = {state.value: state for state in RunState}
 _KINDS = {kind.value: kind for kind in RecordKind}
 _INT, _TEXT, _BLOB, _PLACE = (int,), (str,), (bytes,), (int, type(None))
-_RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, _PLACE, _PLACE, _PLACE, _PLACE)
+_RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, *(_PLACE,) * 5)
 _STANDING = (_INT, _TEXT, _TEXT)
 _MARK = (_INT, _TEXT, _BLOB, _BLOB, _INT, _INT, _INT, _INT, _INT)
 
@@ -47,6 +47,7 @@ def run_from(row: Row) -> RunRow:
         start_record_id=row[11],
         last_start_record_id=row[12],
         end_record_id=row[13],
+        forked_from_row_id=row[14],
     )
 
 
@@ -81,8 +82,8 @@ def _check_types(row: Row, types: tuple[tuple[type, ...], ...]) -> None:
 
 
 def record_key_from(row: Row) -> RecordKey:
-    """Return the key of a result of (record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256)."""
-    record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256 = row
+    """Return the key of a result of the columns that `select_result_keys` names."""
+    record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256, erased = row[:9]
     return RecordKey(
         record_id=record_id,
         scope=scope,
@@ -92,7 +93,13 @@ def record_key_from(row: Row) -> RecordKey:
         attempt=attempt,
         code=code,
         value_sha256=value_sha256,
+        erased=bool(erased),
     )
+
+
+def usage_from(row: Row) -> UsageRow:
+    """Return what a call used of the columns that `select_usages` names. KeyError for an unknown kind."""
+    return UsageRow(row[0], row[1], _KINDS[row[2]], *row[3:])
 
 
 def record_from(row: Row, run_uid: bytes) -> StoredRecord:
@@ -114,6 +121,7 @@ def record_from(row: Row, run_uid: bytes) -> StoredRecord:
         value_sha256=row[14],
         encoding=row[15],
         payload=row[16] or b"",
+        usage=row[17] or b"",
     )
     return StoredRecord(record_id=row[0], run_row_id=row[1], record=record)
 
@@ -138,6 +146,7 @@ def row_of_record(record_id: int, run_row_id: int, record: Record) -> Row:
         record.encoding,
         record.salt,
         record.payload,
+        record.usage or None,
     )
 
 

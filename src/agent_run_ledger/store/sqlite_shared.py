@@ -16,7 +16,6 @@ from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked, keep_for_ever, register
 from agent_run_ledger.store.sidecar import Sidecar
 from agent_run_ledger.store.sqlite import (
-    QUERIES_FILE,
     Identity,
     Place,
     check_nothing_left,
@@ -26,6 +25,7 @@ from agent_run_ledger.store.sqlite import (
     unopenable,
 )
 from agent_run_ledger.store.sqlite_driver import Connection
+from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.sqlite_reader import SqliteReader
 from agent_run_ledger.store.sqlite_writer import SqliteWriter, append_event
 from agent_run_ledger.store.statements import statements

@@ -166,6 +166,10 @@ class SqliteStore:
         """See ports.Store.reader."""
         return self._open().reader
 
+    def scrub(self) -> bool:
+        """See ports.Store.scrub."""
+        return self._to_write().writer().scrub()
+
     def lock_run(self, run_id: str) -> RunLock | None:
         """See ports.Store.lock_run. A read-only store may ask too: it writes nothing but the lock file."""
         return self._open().sidecar().lock_run(run_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import apsw
@@ -27,6 +27,7 @@ from agent_run_ledger.store.sqlite_rows import (
 T = TypeVar("T")
 
 _POSITION_BITS = 16
+_FILLER_BYTES = 8
 
 
 class SqliteTx:
@@ -73,11 +74,20 @@ class SqliteTx:
         """See ports.Tx.standing."""
         return self._known(standing_from, self._fetch_run("select_standing", row_id))
 
-    def insert_run(self, *, run_uid: bytes, run_id: str, holder: str, parent_row_id: int | None = None) -> RunRow:
+    def insert_run(
+        self,
+        *,
+        run_uid: bytes,
+        run_id: str,
+        holder: str,
+        parent_row_id: int | None = None,
+        forked_from_row_id: int | None = None,
+    ) -> RunRow:
         """See ports.Tx.insert_run. Refused("run_exists") for a run_id or run_uid that is taken."""
         state, now_ms = RunState.RUNNING, self.now_ms
         try:
-            self._write("insert_run", (run_uid, run_id, state.value, now_ms, now_ms, holder, parent_row_id))
+            links = (parent_row_id, forked_from_row_id)
+            self._write("insert_run", (run_uid, run_id, state.value, now_ms, now_ms, holder, *links))
         except Misuse as error:
             if _breaks_unique(error):
                 raise self._fail(Refused(f"there is already a run {run_id!r}", code="run_exists")) from error
@@ -94,6 +104,7 @@ class SqliteTx:
             updated_at_ms=now_ms,
             holder=holder,
             parent_row_id=parent_row_id,
+            forked_from_row_id=forked_from_row_id,
         )
 
     def update_run(
@@ -144,6 +155,19 @@ class SqliteTx:
                 ) from error
             raise
         return record_id
+
+    def erase_records(self, run_row_id: int, record_ids: Sequence[int]) -> int:
+        """See ports.Tx.erase_records. The filler keeps the keys of erased results apart: a fingerprint has 32 bytes."""
+        erased = 0
+        for record_id in record_ids:
+            self._write("erase_record", (record_id.to_bytes(_FILLER_BYTES, "big"), record_id, run_row_id))
+            erased += self._connection.changes()
+        return erased
+
+    def erase_marks(self, run_row_id: int, lanes: Sequence[int]) -> None:
+        """See ports.Tx.erase_marks."""
+        for lane in lanes:
+            self._write("erase_mark", (place_of(run_row_id, lane),))
 
     def put_in_flight(self, mark: InFlight) -> None:
         """See ports.Tx.put_in_flight."""

@@ -19,16 +19,17 @@ from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.sidecar import Sidecar
 from agent_run_ledger.store.sqlite import (
-    QUERIES_FILE,
     Durability,
     Identity,
     Place,
+    busy_handler,
     connect_writer,
     identity_of,
     make_ready,
 )
 from agent_run_ledger.store.sqlite_driver import Connection, Cursor, extended_code
 from agent_run_ledger.store.sqlite_failures import replaced, translated
+from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.sqlite_rows import head_from
 from agent_run_ledger.store.sqlite_tx import SqliteTx
 from agent_run_ledger.store.statements import statements
@@ -67,7 +68,7 @@ class SqliteWriter:
             if not self._sidecar.enter(self._place.wait_s):
                 connection.close(force=True)
                 raise self._busy()
-            make_ready(connection, self._place, fill)
+            make_ready(connection, self._place, fill, self._clock.now_ms())
         finally:
             self._sidecar.leave()
         cursor = self._adopt(connection)
@@ -111,6 +112,24 @@ class SqliteWriter:
             except RuntimeError:
                 pass
 
+    def scrub(self) -> bool:
+        """See ports.Store.scrub: bring the -wal file into the database and empty it; a reader is not waited for."""
+        if os.getpid() != self._pid:
+            raise forked(self._place.location)
+        try:
+            if not self.lock.acquire(self._place.wait_s):
+                raise self._busy()
+            if self._closed:
+                raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
+            return self._empty_wal(self._open_cursor())
+        except apsw.Error as error:
+            raise translated(error, self._place.location) from error
+        finally:
+            try:  # noqa: SIM105 - see FairLock
+                self.lock.release()
+            except RuntimeError:
+                pass
+
     def let_go(self) -> None:
         """Before a fork, with `lock` held: close the connection, without a checkpoint."""
         self._drop(checkpoint=False)
@@ -141,6 +160,23 @@ class SqliteWriter:
             return self._transact(cursor, op_id, fn, sync)
         finally:
             self._sidecar.leave()  # also after an interrupt in `enter`: nobody else of this process can be inside
+
+    def _empty_wal(self, cursor: Cursor) -> bool:
+        connection = cursor.connection
+        try:
+            if not self._sidecar.enter(self._place.wait_s):
+                raise self._busy()
+            self._check_files()
+            connection.set_busy_handler(None)
+            held_up, *_ = cursor.execute(self._q["empty_wal"]).fetchall()[0]
+            return not held_up
+        except apsw.BusyError:
+            return False
+        finally:
+            try:
+                connection.set_busy_handler(busy_handler(self._place))
+            finally:
+                self._sidecar.leave()
 
     def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
         q, location = self._q, self._place.location
@@ -254,7 +290,7 @@ class SqliteWriter:
     def _open_cursor(self) -> Cursor:
         if self._cursor is None:
             connection = connect_writer(self._place, create=False)
-            make_ready(connection, self._place, _refuse_to_fill)
+            make_ready(connection, self._place, _refuse_to_fill, self._clock.now_ms())
             return self._adopt(connection)
         return self._cursor
 

@@ -15,8 +15,11 @@ PRAGMA synchronous = FULL;
 -- name: sync_normal
 PRAGMA synchronous = NORMAL;
 
+-- name: empty_wal
+PRAGMA wal_checkpoint(TRUNCATE);
+
 -- name: touch
-PRAGMA user_version = 1;
+UPDATE head SET epoch = epoch WHERE id = 1;
 
 -- name: select_head
 SELECT size, frontier, epoch, time_ms FROM head WHERE id = 1;
@@ -57,19 +60,25 @@ INSERT INTO meta (key, value) VALUES (?, ?);
 -- name: update_meta
 UPDATE meta SET value = ? WHERE key = ?;
 
+-- name: insert_migration
+INSERT INTO migrations (version, sha256, applied_at_ms) VALUES (?, ?, ?);
+
+-- name: select_migrations
+SELECT version, sha256 FROM migrations ORDER BY version;
+
 -- name: select_run
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
 FROM runs WHERE row_id = ?;
 
 -- name: select_run_by_id
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
 FROM runs WHERE run_id = ?;
 
 -- name: select_runs
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
 FROM runs WHERE row_id < ? ORDER BY row_id DESC LIMIT ?;
 
 -- name: select_run_row_ids
@@ -77,7 +86,7 @@ SELECT row_id FROM runs WHERE row_id < ? ORDER BY row_id DESC LIMIT ?;
 
 -- name: select_runs_in_state
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
 FROM runs WHERE row_id < ? AND state = ? ORDER BY row_id DESC LIMIT ?;
 
 -- name: select_standing
@@ -88,8 +97,8 @@ SELECT run_uid FROM runs WHERE row_id = ?;
 
 -- name: insert_run
 INSERT INTO runs (run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id)
-VALUES (?, ?, ?, '', 1, 1, ?, ?, ?, ?);
+    parent_row_id, forked_from_row_id)
+VALUES (?, ?, ?, '', 1, 1, ?, ?, ?, ?, ?);
 
 -- name: update_run
 UPDATE runs SET state = ?, reason = ?, generation = ?, attempt = ?, holder = ?, start_record_id = ?,
@@ -98,22 +107,48 @@ WHERE row_id = ? AND generation = ? AND state = ?;
 
 -- name: insert_record
 INSERT INTO records (record_id, run_row_id, kind, scope, name, fingerprint, occurrence, attempt, tries,
-    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, salt, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, salt, payload, usage)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: select_record
 SELECT record_id, run_row_id, kind, salt, scope, name, fingerprint, occurrence, attempt, tries,
-    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, payload
+    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, payload, usage
 FROM records WHERE record_id = ?;
 
 -- name: select_records_between
 SELECT record_id, run_row_id, kind, salt, scope, name, fingerprint, occurrence, attempt, tries,
-    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, payload
+    started_at_ms, ended_at_ms, inputs, code, value_sha256, encoding, payload, usage
 FROM records WHERE record_id >= ? AND record_id < ? ORDER BY record_id;
 
 -- name: select_result_keys
-SELECT record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256
+SELECT record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256, salt IS NULL
 FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2 ORDER BY record_id;
+
+-- name: select_keys
+SELECT record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256, salt IS NULL, run_row_id
+FROM records WHERE record_id = ? AND kind = 2;
+
+-- name: count_results
+SELECT count(*) FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2;
+
+-- name: select_record_names
+SELECT record_id, name FROM records WHERE record_id = ? AND salt IS NOT NULL;
+
+-- name: erase_record
+UPDATE records SET fingerprint = ?, inputs = x'', code = x'', value_sha256 = x'', salt = NULL, payload = NULL
+WHERE record_id = ? AND run_row_id = ? AND kind BETWEEN 1 AND 5 AND salt IS NOT NULL;
+
+-- name: erase_mark
+UPDATE in_flight SET fingerprint = x'' WHERE place = ?;
+
+-- name: select_usages
+SELECT record_id, run_row_id, kind, scope, name, fingerprint, occurrence, attempt, usage
+FROM records INDEXED BY records_usage WHERE usage IS NOT NULL AND run_row_id = ? AND record_id > ? ORDER BY record_id LIMIT ?;
+
+-- name: select_forks
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+FROM runs INDEXED BY runs_forked WHERE forked_from_row_id = ? ORDER BY row_id;
 
 -- name: select_result_ids
 SELECT record_id FROM records INDEXED BY records_result
@@ -148,4 +183,4 @@ SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE
 
 -- name: create_as
 PRAGMA application_id = 0x61726C31;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;

@@ -1,12 +1,11 @@
--- Schema version 1. Hashed history: later changes are migrations, never edits of this file.
--- Layout: docs/formats/schema.md.
+-- The tables of the newest schema version, to be read: what the migrations add up to (a test compares the two).
+-- Stores are made by the migrations, never by this file. Layout: docs/formats/schema.md.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value BLOB NOT NULL
 );
 
--- One row: the size of the log and the roots of its complete subtrees (32 bytes each, largest first).
 CREATE TABLE head (
     id       INTEGER PRIMARY KEY CHECK (id = 1),
     size     INTEGER NOT NULL CHECK (size >= 0),
@@ -15,14 +14,12 @@ CREATE TABLE head (
     time_ms  INTEGER NOT NULL
 );
 
--- One row per committed transaction; leaf_index is the 0-based place in the log.
 CREATE TABLE events (
     leaf_index INTEGER PRIMARY KEY,
     op_id      BLOB NOT NULL UNIQUE CHECK (length(op_id) = 16),
     envelope   BLOB NOT NULL
 );
 
--- One row per 256 leaves of a level: tile_id = level << 40 | index, its root, and its 255 inner nodes in heap order.
 CREATE TABLE tiles (
     tile_id INTEGER PRIMARY KEY,
     root    BLOB NOT NULL CHECK (length(root) = 32),
@@ -45,9 +42,8 @@ CREATE TABLE runs (
     start_record_id      INTEGER,
     last_start_record_id INTEGER,
     end_record_id        INTEGER
-);
+, forked_from_row_id INTEGER REFERENCES runs (row_id));
 
--- record_id = leaf_index << 16 | position of the change in the leaf. salt and payload are what an erasure deletes.
 CREATE TABLE records (
     record_id     INTEGER PRIMARY KEY,
     run_row_id    INTEGER NOT NULL,
@@ -66,15 +62,12 @@ CREATE TABLE records (
     encoding      INTEGER NOT NULL,
     salt          BLOB,
     payload       BLOB
-);
+, usage BLOB);
 
--- A call is recorded once: the only index in the append path besides op_id, random only within one run.
 CREATE UNIQUE INDEX records_result ON records (run_row_id, fingerprint, scope, occurrence) WHERE kind = 2;
 
--- Everything that is not a result is rare: this index finds it by run.
 CREATE INDEX records_other ON records (run_row_id, record_id) WHERE kind <> 2;
 
--- place = run_row_id << 16 | lane.
 CREATE TABLE in_flight (
     place         INTEGER PRIMARY KEY,
     name          TEXT    NOT NULL,
@@ -98,3 +91,25 @@ BEGIN SELECT RAISE(ABORT, 'tiles are history'); END;
 
 CREATE TRIGGER tiles_no_delete BEFORE DELETE ON tiles
 BEGIN SELECT RAISE(ABORT, 'tiles are history'); END;
+
+CREATE INDEX records_usage ON records (run_row_id, record_id) WHERE usage IS NOT NULL;
+
+CREATE INDEX runs_forked ON runs (forked_from_row_id, row_id) WHERE forked_from_row_id IS NOT NULL;
+
+CREATE TABLE migrations (
+    version       INTEGER PRIMARY KEY,
+    sha256        BLOB    NOT NULL CHECK (length(sha256) = 32),
+    applied_at_ms INTEGER NOT NULL
+);
+
+CREATE TRIGGER records_no_delete BEFORE DELETE ON records
+BEGIN SELECT RAISE(ABORT, 'records are erased, never deleted'); END;
+
+CREATE TRIGGER records_erased_only BEFORE UPDATE ON records
+WHEN NEW.salt IS NOT NULL OR NEW.payload IS NOT NULL OR NEW.kind NOT IN (1, 2, 3, 4, 5)
+    OR length(NEW.fingerprint) = 32 OR length(NEW.inputs) <> 0 OR length(NEW.code) <> 0 OR length(NEW.value_sha256) <> 0
+    OR NEW.record_id IS NOT OLD.record_id OR NEW.run_row_id IS NOT OLD.run_row_id OR NEW.kind IS NOT OLD.kind
+    OR NEW.scope IS NOT OLD.scope OR NEW.name IS NOT OLD.name OR NEW.occurrence IS NOT OLD.occurrence
+    OR NEW.attempt IS NOT OLD.attempt OR NEW.tries IS NOT OLD.tries OR NEW.started_at_ms IS NOT OLD.started_at_ms
+    OR NEW.ended_at_ms IS NOT OLD.ended_at_ms OR NEW.encoding IS NOT OLD.encoding OR NEW.usage IS NOT OLD.usage
+BEGIN SELECT RAISE(ABORT, 'a record is history: it can only be erased'); END;

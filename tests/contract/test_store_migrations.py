@@ -1,0 +1,135 @@
+"""Schema versions: a store of an older one is brought forward whole, and one that came about otherwise is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import apsw
+import pytest
+
+from agent_run_ledger.errors import Refused, Tampered
+from agent_run_ledger.ledger.verify import verify_log
+from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION, expected_schema, migration_sha256
+from agent_run_ledger.store.statements import sql_text
+from agent_run_ledger.testing import check_ledger
+
+ROOT = pathlib.Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "store"
+EDITOR = ROOT / "tests" / "scenario" / "programs" / "edit_rows.py"
+
+
+@pytest.fixture
+def old(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A store that the first version wrote."""
+    return pathlib.Path(shutil.copy(GOLDEN / "v1.db", tmp_path / "old.db"))
+
+
+def _look(path: pathlib.Path, sql: str) -> list[tuple[object, ...]]:
+    """Read a store that nobody has open, from a process of its own."""
+    program = "import sys, json, apsw; print(json.dumps(apsw.Connection(sys.argv[1]).execute(sys.argv[2]).fetchall()))"
+    done = subprocess.run([sys.executable, "-c", program, path, sql], capture_output=True, text=True, check=True)
+    return [tuple(row) for row in json.loads(done.stdout)]
+
+
+def _edit(path: pathlib.Path, sql: str) -> None:
+    subprocess.run([sys.executable, EDITOR, path, sql], check=True, capture_output=True)
+
+
+def test_the_schema_file_is_the_sum_of_the_migrations() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute(sql_text("sqlite_schema.sql"))
+    rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'")
+    assert dict(rows) == expected_schema(SCHEMA_VERSION)
+
+
+def test_published_migrations_never_change() -> None:
+    noted = json.loads((GOLDEN / "migrations.json").read_text())
+    assert {version: migration_sha256(int(version)).hex() for version in noted} == noted
+    assert len(noted) == SCHEMA_VERSION
+
+
+def test_an_older_store_is_brought_forward_with_its_log_as_it_was(old: pathlib.Path) -> None:
+    noted = json.loads((GOLDEN / "v1.json").read_text())
+    open_sqlite(old, create=False).close()
+    assert _look(old, "SELECT user_version FROM pragma_user_version") == [(SCHEMA_VERSION,)]
+    hashes = _look(old, "SELECT version, lower(hex(sha256)) FROM migrations ORDER BY version")
+    assert hashes == [(version, migration_sha256(version).hex()) for version in range(1, SCHEMA_VERSION + 1)]
+    store = open_sqlite(old, create=False, readonly=True)
+    report = verify_log(store.reader())
+    store.close()
+    assert (report.problem_count, report.leaves, report.root_hex) == (0, noted["leaves"], noted["root_hex"])
+    check_ledger(old)
+
+
+def test_an_upgraded_store_has_the_tables_of_a_new_one(old: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    open_sqlite(old, create=False).close()
+    open_sqlite(tmp_path / "new.db", create=True).close()
+    tables = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
+    assert _look(old, tables) == _look(tmp_path / "new.db", tables)
+
+
+def test_reading_never_upgrades(old: pathlib.Path) -> None:
+    before = old.read_bytes()
+    with pytest.raises(Refused) as caught:
+        open_sqlite(old, create=False, readonly=True)
+    assert caught.value.code == "schema_older"
+    assert "arl upgrade" in caught.value.hint
+    assert old.read_bytes() == before
+
+
+def test_a_store_that_came_by_another_migration_is_refused(old: pathlib.Path) -> None:
+    open_sqlite(old, create=False).close()
+    _edit(old, "UPDATE migrations SET sha256 = zeroblob(32) WHERE version = 2")
+    for readonly in (False, True):
+        with pytest.raises(Tampered) as caught:
+            open_sqlite(old, create=False, readonly=readonly)
+        assert caught.value.code == "schema_changed"
+
+
+def test_an_older_store_whose_tables_were_changed_is_not_upgraded(old: pathlib.Path) -> None:
+    _edit(old, "ALTER TABLE runs ADD COLUMN more")
+    before = old.read_bytes()
+    with pytest.raises(Tampered) as caught:
+        open_sqlite(old, create=False)
+    assert caught.value.code == "schema_changed"
+    assert old.read_bytes() == before
+
+
+KILLED = """
+import os, signal, sys
+import agent_run_ledger.store.sqlite as module
+from agent_run_ledger.store import open_sqlite
+apply = module.apply_migrations
+def die(*args, **settings):
+    apply(*args, **settings)
+    os.kill(os.getpid(), signal.SIGKILL)
+module.apply_migrations = die
+open_sqlite(sys.argv[1], create=False)
+"""
+
+
+@pytest.mark.fault
+def test_an_upgrade_that_is_killed_leaves_the_older_store(old: pathlib.Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, old], env=dict(os.environ), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert _look(old, "SELECT user_version FROM pragma_user_version") == [(1,)]
+    open_sqlite(old, create=False).close()
+    check_ledger(old)
+
+
+@pytest.mark.fault
+def test_several_processes_upgrade_one_store_once(old: pathlib.Path) -> None:
+    program = (
+        "import sys; from agent_run_ledger.store import open_sqlite; open_sqlite(sys.argv[1], create=False).close()"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", program, old]) for _ in range(4)]
+    assert [process.wait() for process in started] == [0, 0, 0, 0]
+    assert len(_look(old, "SELECT version FROM migrations")) == SCHEMA_VERSION
+    check_ledger(old)
