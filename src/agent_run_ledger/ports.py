@@ -264,8 +264,8 @@ class Reader(Protocol):
         """Return the keys of these RESULT records, of whichever runs; a missing one must raise Tampered."""
         ...
 
-    def count_results(self, run_row_id: int) -> int:
-        """Return how many RESULT records a run has, erased ones too, without reading them."""
+    def result_names(self, run_row_id: int) -> set[str]:
+        """Return the names of the steps of which a run has a RESULT record, erased ones too, reading no more."""
         ...
 
     def record_names(self, run_row_id: int, *, kinds: Sequence[RecordKind]) -> Iterator[tuple[int, str]]:

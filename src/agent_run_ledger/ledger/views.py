@@ -87,14 +87,21 @@ def summarise(store: Store, row: RunRow) -> RunSummary:
     reader = store.reader()
     steps = content_of(reader, row.last_start_record_id).get("steps")
     defined = _names(cast("list[object]", steps)) if isinstance(steps, list) else None
-    recorded = {(key.scope, key.name) for key in reader.result_keys(row.row_id)}
     return RunSummary(
         row=row,
         live=is_live(store, row),
         holder=parse_holder(row.holder),
-        steps_recorded=sum(defined is None or name in defined for _, name in recorded),
+        steps_recorded=_recorded(reader, row, defined),
         steps_total=None if defined is None else len(defined),
     )
+
+
+def _recorded(reader: Reader, row: RunRow, defined: set[str] | None) -> int:
+    """Return how many steps have a result; a completed run has all of them, so nothing is read for it."""
+    if defined is not None and row.state is RunState.COMPLETED:
+        return len(defined)
+    recorded = reader.result_names(row.row_id)
+    return len(recorded if defined is None else recorded & defined)
 
 
 def _names(steps: list[object]) -> set[str]:

@@ -158,10 +158,11 @@ class SqliteTx:
 
     def erase_records(self, run_row_id: int, record_ids: Sequence[int]) -> int:
         """See ports.Tx.erase_records. The filler keeps the keys of erased results apart: a fingerprint has 32 bytes."""
-        erased = 0
+        erased, wrote = 0, self.wrote
         for record_id in record_ids:
             self._write("erase_record", (record_id.to_bytes(_FILLER_BYTES, "big"), record_id, run_row_id))
             erased += self._connection.changes()
+        self.wrote = wrote or erased > 0
         return erased
 
     def erase_marks(self, run_row_id: int, lanes: Sequence[int]) -> None:

@@ -128,8 +128,8 @@ FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2 ORDER B
 SELECT record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256, salt IS NULL, run_row_id
 FROM records WHERE record_id = ? AND kind = 2;
 
--- name: count_results
-SELECT count(*) FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2;
+-- name: select_result_names
+SELECT DISTINCT name FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2;
 
 -- name: select_record_names
 SELECT record_id, name FROM records WHERE record_id = ? AND salt IS NOT NULL;
