@@ -116,7 +116,10 @@ def test_what_an_operator_decided_is_never_erased(backend: Backend) -> None:
         return ids
 
     ids = store.transact(op(), decide)
-    assert _erase(store, row, ids) == 0
+    with pytest.raises(Misuse) as caught:  # a change that changed nothing
+        _erase(store, row, ids)
+    assert caught.value.code == "rows_and_leaf_differ"
+    assert not any(store.reader().record(each).erased for each in ids)
 
 
 def test_many_results_of_one_step_can_be_erased(backend: Backend) -> None:
