@@ -24,6 +24,9 @@ class Plan:
     leaves: int
     proofs: int
     imports: int
+    large_runs: int
+    large_steps: int
+    large_pairs: int
 
 
 FULL = Plan(
@@ -41,6 +44,9 @@ FULL = Plan(
     leaves=100_000,
     proofs=5_000,
     imports=15,
+    large_runs=1_000,
+    large_steps=1_000,
+    large_pairs=9,
 )
 
 QUICK = Plan(
@@ -58,6 +64,9 @@ QUICK = Plan(
     leaves=10_000,
     proofs=500,
     imports=3,
+    large_runs=20,
+    large_steps=200,
+    large_pairs=2,
 )
 
 

@@ -91,7 +91,7 @@ def write_log(bench: Bench, path: str, leaves: int) -> str:
 
     Each leaf is a transaction, so it is written where a sync costs nothing, if there is room, and then moved.
     """
-    with _cheap_folder(leaves * BYTES_PER_LEAF) as cheap:
+    with cheap_folder(leaves * BYTES_PER_LEAF) as cheap:
         folder = bench.folder if cheap is None else cheap
         made = os.path.join(folder, "made.db")
         with RunLedger("none", made, steps=chain(min(STEPS_PER_RUN, leaves))) as ledger:
@@ -105,7 +105,7 @@ def write_log(bench: Bench, path: str, leaves: int) -> str:
 
 
 @contextmanager
-def _cheap_folder(size: int) -> Generator[str | None]:
+def cheap_folder(size: int) -> Generator[str | None]:
     """A new folder in memory with room for `size` bytes, or None where there is none."""
     try:
         roomy = shutil.disk_usage(MEMORY_FOLDER).free > size and os.access(MEMORY_FOLDER, os.W_OK)
