@@ -19,7 +19,7 @@ PRAGMA synchronous = NORMAL;
 PRAGMA wal_checkpoint(TRUNCATE);
 
 -- name: touch
-UPDATE head SET epoch = epoch WHERE id = 1;
+PRAGMA application_id = 0x61726C31;
 
 -- name: select_head
 SELECT size, frontier, epoch, time_ms FROM head WHERE id = 1;
