@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 UPGRADE ?=
 BENCH_ARGS ?= --full
+BENCH_PEERS_ARGS ?=
 UV_VERSION := 0.13.9
 LOCK_VENV := .cache/lock
 
@@ -24,13 +25,13 @@ PACKAGE := $(VENV)/.package-$(call id,pyproject.toml)
 RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --no-input
 
-.PHONY: help demo test test-fast lint bench mutants campaign docs lock clean
+.PHONY: help demo test test-fast lint bench bench-peers mutants campaign docs lock clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
 	@echo "agent-run-ledger: make TARGET"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(PACKAGE)  ## a real 20-step run, killed in step 19 and finished with nothing paid twice (under a minute)
 	@$(RUN)arl demo
@@ -49,6 +50,9 @@ lint: $(DEV) $(PACKAGE)  ## ruff, mypy strict, pyright strict, import layers
 
 bench: $(PACKAGE)  ## the numbers, as ratios to a bare SQLite floor in the same process (alone on an idle machine)
 	@$(RUN)arl bench $(BENCH_ARGS)
+
+bench-peers: $(PACKAGE)  ## DBOS, LangGraph and unhinged beside it in one run, each in an environment of its own (6 minutes)
+	@$(RUN)python -m bench.peers $(BENCH_PEERS_ARGS)
 
 mutants: $(DEV) $(PACKAGE)  ## break each guard of tests/house/mutants.toml; its named test must fail
 	@$(RUN)python tests/house/run_mutants.py

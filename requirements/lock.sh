@@ -15,8 +15,13 @@ compile pyproject.toml --all-extras --group build --group dev -o requirements/de
 compile pyproject.toml -c requirements/dev.txt -o requirements/core.txt
 compile --group pyproject.toml:build -c requirements/dev.txt -o requirements/build.txt
 
-if grep -nE '://|--(index|extra-index|find-links)' requirements/*.txt; then
+# The peers of `make bench-peers` live in environments of their own: nothing of ours decides their versions.
+for wanted in requirements/peers/*.in; do
+  compile "$wanted" -o "${wanted%.in}.txt" "$@"
+done
+
+if grep -nE '://|--(index|extra-index|find-links)' requirements/*.txt requirements/peers/*.txt; then
   echo "an address got into a lock file" >&2
   exit 1
 fi
-wc -l requirements/*.txt
+wc -l requirements/*.txt requirements/peers/*.txt

@@ -9,7 +9,20 @@ from pathlib import Path
 
 import pytest
 
-TARGETS = {"help", "demo", "test", "test-fast", "lint", "bench", "mutants", "campaign", "docs", "lock", "clean"}
+TARGETS = {
+    "help",
+    "demo",
+    "test",
+    "test-fast",
+    "lint",
+    "bench",
+    "bench-peers",
+    "mutants",
+    "campaign",
+    "docs",
+    "lock",
+    "clean",
+}
 
 
 # A make inside `make test` must not be steered by the outer one, least of all into the outer one's environment.

@@ -55,8 +55,11 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 
 
 def test_lock_files_pin_and_hash_every_package_and_nothing_else() -> None:
-    locks = sorted((ROOT / "requirements").glob("*.txt"))
-    assert [lock.name for lock in locks] == ["build.txt", "core.txt", "dev.txt"]
+    locks = sorted((ROOT / "requirements").rglob("*.txt"))
+    assert [lock.name for lock in locks] == [
+        *("build.txt", "core.txt", "dev.txt"),
+        *("dbos.txt", "langgraph.txt", "unhinged.txt"),
+    ]
     entry = re.compile(r"[a-z0-9.-]+==[^ \\]+(?: ; [^\\]+)? \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+")
     for lock in locks:
         assert entry.sub("", lock.read_text(encoding="utf-8")) == "", (

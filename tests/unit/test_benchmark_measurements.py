@@ -60,7 +60,7 @@ def test_the_floor_keeps_one_row_per_step(tmp_path: Path) -> None:
 
 def test_the_floor_commits_each_row_for_itself_and_durably() -> None:
     names = list(statements())
-    assert names == ["wal", "full", "create", "begin", "insert", "commit", "select", "select_all"]
+    assert names == ["wal", "delete", "full", "create", "begin", "insert", "commit", "select", "select_all"]
     assert "IMMEDIATE" in statements()["begin"]
 
 

@@ -38,6 +38,10 @@ class Connection(Protocol):
         """Return a cursor."""
         ...
 
+    def pragma(self, name: str, /) -> object:
+        """Return the value of a setting of this connection."""
+        ...
+
     def set_busy_handler(self, handler: Callable[[int], bool], /) -> None:
         """Set who decides about waiting for a lock."""
         ...
@@ -48,13 +52,16 @@ class Connection(Protocol):
 
 
 class Floor:
-    """A SQLite file in WAL mode with synchronous=FULL, one table and one connection. Not thread-safe."""
+    """A SQLite file with synchronous=FULL, one table and one connection. Not thread-safe.
 
-    def __init__(self, path: str) -> None:
+    `journal`: "wal", or "delete" for the rollback journal that SQLite has without being asked.
+    """
+
+    def __init__(self, path: str, *, journal: str = "wal") -> None:
         sql = statements()
         self._connection = cast("Connection", apsw.Connection(path))
         self._connection.set_busy_handler(busy_handler())
-        for name in ("wal", "full", "create"):
+        for name in (journal, "full", "create"):
             list(self._connection.execute(sql[name]))
         self._begin, self._insert, self._commit = sql["begin"], sql["insert"], sql["commit"]
         self._select, self._select_all = sql["select"], sql["select_all"]
@@ -86,6 +93,11 @@ class Floor:
         """Yield all texts in order of their keys, read row by row."""
         for _, text in self._connection.execute(self._select_all):
             yield str(text)
+
+    def settings(self) -> dict[str, object]:
+        """Return what this connection says of its durability, and SQLite's version."""
+        asked = {name: self._connection.pragma(name) for name in ("journal_mode", "synchronous")}
+        return {**asked, "sqlite": apsw.sqlite_lib_version()}
 
     def close(self) -> None:
         """Close the connection, which folds the WAL into the file."""

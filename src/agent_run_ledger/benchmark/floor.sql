@@ -3,6 +3,9 @@
 -- name: wal
 PRAGMA journal_mode = WAL;
 
+-- name: delete
+PRAGMA journal_mode = DELETE;
+
 -- name: full
 PRAGMA synchronous = FULL;
 

@@ -28,9 +28,9 @@ def chain(count: int, entered: Entered | None = None) -> list[Step[..., Any]]:
     return steps
 
 
-def create_store(path: str) -> None:
+def create_store(path: str, *, durability: str = "full") -> None:
     """Make a store at `path`, by a run of one step: looking at a store makes none."""
-    with RunLedger("first", path, steps=chain(1)) as ledger:
+    with RunLedger("first", path, steps=chain(1), durability=durability) as ledger:
         ledger.execute()
 
 
