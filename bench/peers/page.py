@@ -22,8 +22,8 @@ Columns = Sequence[tuple[str, Callable[[Row], str]]]
 def cost(one: Row) -> list[str]:
     """Return the cells of what a step costs."""
     return [
-        _spread(one["steps_per_s"]),
-        _spread(one["floor_to_it"]),
+        _speed(one, "steps_per_s"),
+        _speed(one, "floor_to_it"),
         _median(one["cpu_us_per_step"]),
         _median(one["bytes_per_step"]),
         NONE if one["syncs_per_step"] is None else number(one["syncs_per_step"]),
@@ -132,6 +132,11 @@ def _bad_ends(*several: Row | None) -> str:
     stuck = sum(one["could_not_go_on"] for one in killed)
     never = str(sum(one["never_ran"] for one in killed))
     return f"{never}; {stuck} runs could not go on" if stuck else never
+
+
+def _speed(one: Row, name: str) -> str:
+    noisy = "" if one["quiet"] or one[name] is None else "noisy: "
+    return noisy + _spread(one[name])
 
 
 def _spread(value: Row | None) -> str:

@@ -30,6 +30,7 @@ def assemble(
 
     A contender without an environment has no entry in `installed` and its reason in `raws`.
     """
+    raws = {name: Raw(**rounded(asdict(raw))) for name, raw in raws.items()}  # so the kept raw numbers give the figures
     figures = summary.figures(raws)
     return {
         "peers": FORMAT_VERSION,
@@ -52,7 +53,7 @@ def assemble(
             name: {package: f"{version}, {licence}" for package, (version, licence) in packages.items()}
             for name, packages in sorted((key or "ours", value) for key, value in installed.items() if key)
         },
-        "raw": rounded(summary.as_json(raws)),
+        "raw": {name: asdict(raw) for name, raw in raws.items()},
     }
 
 

@@ -74,7 +74,7 @@ ROSTER = (
     ),
     Contender(
         name="arl-extra",
-        title='agent-run-ledger, durability="extra"',
+        title="agent-run-ledger, extra",
         side=Side.OURS,
         script="arl_pipeline",
         option="extra",

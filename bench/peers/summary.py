@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from agent_run_ledger.benchmark.disk import NOISY
@@ -32,7 +31,10 @@ def quiet_rounds(raws: dict[str, Raw]) -> dict[str, set[int]]:
 
 
 def figures(raws: dict[str, Raw]) -> dict[str, Figures]:
-    """Return the figures of each contender. Where a contender had no quiet round, all of its rounds count."""
+    """Return the figures of each contender.
+
+    Where it had no quiet round together with the floor, all of its rounds count and `quiet` is False.
+    """
     quiet = quiet_rounds(raws)
     floor = raws.get(FLOOR.name, Raw())
     return {name: _figures(raw, quiet[name], floor, quiet.get(FLOOR.name, set())) for name, raw in raws.items()}
@@ -43,6 +45,7 @@ def _figures(raw: Raw, quiet: set[int], floor: Raw, quiet_floor: set[int]) -> Fi
     return {
         "steps_per_s": spread([life["steps_per_s"] for life in counted]),
         "floor_to_it": spread(_ratios(raw, quiet, floor, quiet_floor)),
+        "quiet": bool(quiet & quiet_floor),
         "noisy_rounds": len(raw.speed) - len(quiet),
         "cpu_us_per_step": spread([life["cpu_us_per_step"] for life in counted]),
         "bytes_per_step": spread([life["bytes_per_step"] for life in raw.speed]),
@@ -84,8 +87,3 @@ def after_kills(kills: Sequence[dict[str, Any]]) -> Figures | None:
         "never_ran": sum(kill["never_ran"] for kill in kills),
         "could_not_go_on": sum(kill["could_not_go_on"] is not None for kill in kills),
     }
-
-
-def as_json(raws: dict[str, Raw]) -> dict[str, Any]:
-    """Return the raw numbers as the report holds them."""
-    return {name: asdict(raw) for name, raw in raws.items()}
