@@ -40,7 +40,8 @@ def picture(report: Report) -> str:
         _text(
             24,
             height - 16,
-            "Bars: median; thin lines: slowest to fastest round. Ratios travel, speeds do not.",
+            "Bars: median; thin lines: slowest to fastest round. The kills hit bodies that take no time, the worst case "
+            "for a background writer.",
             kind="small",
         ),
     ]
@@ -54,7 +55,7 @@ def beside(one: dict[str, Any]) -> tuple[str, str]:
     speed, ratio, killed = one["steps_per_s"], one["floor_to_it"], one["kills"]
     if speed is None:
         return "not measured", (one["trouble"] or "")[:WORDS]
-    first = f"{number(speed['median'])} steps/s"
+    first = f"{'' if one['quiet'] else 'noisy: '}{number(speed['median'])} steps/s"
     if ratio is not None:
         first += f" · floor ÷ it = {ratio['median']:.1f}"
     if killed is None:
