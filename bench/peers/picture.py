@@ -40,8 +40,8 @@ def picture(report: Report) -> str:
         _text(
             24,
             height - 16,
-            "Bars: median; thin lines: slowest to fastest round. The kills hit bodies that take no time, the worst case "
-            "for a background writer.",
+            "Bars: median; thin lines: slowest to fastest round. The kills hit bodies that take no time, the worst "
+            "case for a background writer.",
             kind="small",
         ),
     ]
