@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.notices import CallBegun, Notice
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 
@@ -132,6 +134,14 @@ class UsageRow(NamedTuple):
     occurrence: int
     attempt: int
     usage: bytes
+
+
+class RunInFlight(NamedTuple):
+    """A run that has calls begun and not concluded, and since when the oldest of them is, in Unix milliseconds."""
+
+    run_id: str
+    state: RunState
+    oldest_start_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +311,14 @@ class Reader(Protocol):
         """Return the marks of a run, by lane."""
         ...
 
+    def run_states(self) -> Mapping[RunState, int]:
+        """Return how many runs are in each state that some run is in."""
+        ...
+
+    def runs_in_flight(self) -> list[RunInFlight]:
+        """Return the runs that have start marks, the one with the oldest mark first."""
+        ...
+
     def orphan_marks(self, *, limit: int) -> list[InFlight]:
         """Return the marks whose run does not exist, by place, at most `limit`."""
         ...
@@ -386,4 +404,30 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release the store; a second call does nothing."""
+        ...
+
+
+class Observer(Protocol):
+    """Is told what happens in runs, and changes nothing.
+
+    - It must not rely on being told: a process that dies tells nothing, and an `execute` that opens no attempt (the
+      run is completed, refused or busy) tells nothing either. The records are the truth.
+    - What it raises is logged once for each attempt and dropped; the run must go on as if nobody watched. Only a
+      BaseException that is no Exception (an interrupt) passes through.
+    - It must not block: it is told while the run waits, in an async run on the thread that serves the store.
+    - It is told outside of every transaction and lock of the store, and must not call `execute` for the same run.
+    - It must accept calls from several threads, a body that ends after its call was concluded (a timeout) or after
+      the attempt ended, a conclusion of a call whose body never began, and notices of kinds it does not know.
+    - In a forked child of the process that opened the attempt nothing is told.
+    """
+
+    def tell(self, notice: Notice) -> None:
+        """Take note. Of one attempt: AttemptOpened first, AttemptEnded last."""
+        ...
+
+    def around(self, call: CallBegun) -> AbstractContextManager[object]:
+        """Return what is entered where the body runs (its thread, its task) before it and left after it.
+
+        It sees the body's exception and cannot swallow it.
+        """
         ...

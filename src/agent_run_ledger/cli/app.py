@@ -12,6 +12,7 @@ from agent_run_ledger.cli.demo import demo
 from agent_run_ledger.cli.doctor import doctor
 from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
+from agent_run_ledger.cli.metrics import metrics
 from agent_run_ledger.cli.runs_decide import cancel, quarantine, release, takeover
 from agent_run_ledger.cli.runs_explain import explain
 from agent_run_ledger.cli.runs_list import list_command
@@ -33,6 +34,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("export", export, "Write the log as CloudEvents, one JSON line per leaf."),
     ("sql", sql, "Ask the store in SQL, read-only."),
     ("doctor", doctor, "Examine this machine, the store and its disk."),
+    ("metrics", metrics, "Print the store's numbers for Prometheus."),
     ("demo", demo, "See a 20-step run killed and finished."),
     ("bench", bench, "Measure what a step costs."),
     ("version", version, "Print the versions at work."),

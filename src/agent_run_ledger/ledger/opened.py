@@ -9,6 +9,7 @@ from typing import TypeVar
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Refused
+from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.store import SqliteStore, StoreThread, open_sqlite
 
@@ -18,10 +19,13 @@ T = TypeVar("T")
 class OpenedStore:
     """Opens its store once, at the first call of `context`, from whichever thread comes first."""
 
-    def __init__(self, path: str, *, create: bool, durability: str, limit_bytes: int) -> None:
+    def __init__(
+        self, path: str, *, create: bool, durability: str, limit_bytes: int, observers: tuple[Observer, ...] = ()
+    ) -> None:
         self._path = path
         self._create = create
         self._durability = durability
+        self._observers = observers
         self.limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._store: SqliteStore | None = None
@@ -45,7 +49,13 @@ class OpenedStore:
             if self._store is None:
                 self._store = open_sqlite(self._path, create=create, durability=self._durability)
             store = self._store
-        return Context(store=store, clock=SystemClock(), entropy=SystemEntropy(), limit_bytes=self.limit_bytes)
+        return Context(
+            store=store,
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+            limit_bytes=self.limit_bytes,
+            observers=self._observers,
+        )
 
     async def off_loop(self, fn: Callable[[], T]) -> T:
         """Run fn on the store's own thread. See store.store_thread.StoreThread."""

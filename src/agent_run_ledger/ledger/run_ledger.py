@@ -10,9 +10,12 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse
+from agent_run_ledger.kernel.gauges import StoreGauges
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.opened import OpenedStore
+from agent_run_ledger.ledger.store_gauges import read_gauges
+from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
 
 P = ParamSpec("P")
@@ -37,6 +40,7 @@ class RunLedger:
     missing store is made. `max_parallel`: how many bodies of independent steps run at once in one run.
     `max_payload_bytes`: the largest value a record may hold, encoded and before compression. `on_change`: what a
     step does whose fingerprint differs from its record, "rerun" or "refuse". `durability`: "full" or "extra".
+    `observers`: who is told what happens in the runs, see `ports.Observer`.
 
     Nothing is opened before the first run. Thread-safe; a context manager that closes the store.
     """
@@ -52,6 +56,7 @@ class RunLedger:
         max_payload_bytes: int = DEFAULT_LIMIT_BYTES,
         on_change: str = "rerun",
         durability: str = "full",
+        observers: Iterable[Observer] = (),
         steps: Iterable[Step[..., Any]] = (),
     ) -> None:
         if policy is not None and not isinstance(policy, LoopDetectorPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -67,7 +72,13 @@ class RunLedger:
         self.policy = policy
         self.max_parallel = max_parallel
         self.on_change = parse_on_change(on_change)
-        self._opened = OpenedStore(self.db_path, create=create, durability=durability, limit_bytes=max_payload_bytes)
+        self._opened = OpenedStore(
+            self.db_path,
+            create=create,
+            durability=durability,
+            limit_bytes=max_payload_bytes,
+            observers=_checked(observers),
+        )
         self._steps: dict[str, Step[..., Any]] = {}
         self._lock = threading.Lock()
         for step in steps:
@@ -154,6 +165,14 @@ class RunLedger:
             takeover=takeover,
         )
 
+    def store_gauges(self) -> StoreGauges | None:
+        """Return what the store says of all its runs at this moment, or None where there is no store yet.
+
+        For monitoring: see `StoreGauges`. It reads every row of runs, not the records.
+        """
+        context = self._opened.existing()
+        return None if context is None else read_gauges(context.store, context.clock.now_ms())
+
     def close(self) -> None:
         """Release the store. A later run opens it again; a second call does nothing."""
         self._opened.close()
@@ -165,6 +184,16 @@ class RunLedger:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+
+def _checked(observers: Iterable[Observer]) -> tuple[Observer, ...]:
+    found = tuple(observers)
+    for observer in found:
+        if isinstance(observer, type) or not all(
+            callable(getattr(observer, name, None)) for name in ("tell", "around")
+        ):
+            raise Misuse(f"an observer has the methods tell and around: {observer!r} has not", code="bad_observer")
+    return found
 
 
 def _path_text(path: object) -> str:

@@ -56,17 +56,23 @@ async def _awaited(call: Call) -> Outcome:
     """Await an async body. Cancellation passes through: it is never recorded as a result."""
     try:
         reach("body.before")
-        value: Any
-        if call.step.shape is Shape.ASYNC_GENERATOR:
-            value = [item async for item in call.step.plain(*call.args, **call.kwargs)]
+        if call.around is None:
+            value = await _value(call)
         else:
-            value = await call.step.plain(*call.args, **call.kwargs)
+            with call.around:
+                value = await _value(call)
         reach("body.after")
     except (MemoryError, KeyboardInterrupt, SystemExit) as error:  # a task would take the loop down with the last two
         return Outcome(call=call, abort=error)
     except Exception as error:
         return Outcome(call=call, error=error)
     return Outcome(call=call, value=value)
+
+
+async def _value(call: Call) -> Any:
+    if call.step.shape is Shape.ASYNC_GENERATOR:
+        return [item async for item in call.step.plain(*call.args, **call.kwargs)]
+    return await call.step.plain(*call.args, **call.kwargs)
 
 
 async def _threaded(call: Call) -> Outcome:

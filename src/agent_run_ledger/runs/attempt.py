@@ -18,7 +18,7 @@ from agent_run_ledger.errors import Misuse, RunBusy, RunCancelled, RunQuarantine
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import CallState, RunEvent, RunState, next_run_state
-from agent_run_ledger.ports import Clock, Entropy, InFlight, RunLock, RunRow, Store, Tx
+from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.leaf_check import generation_at, record_of_run
 
@@ -35,6 +35,7 @@ class Context:
     clock: Clock
     entropy: Entropy
     limit_bytes: int
+    observers: tuple[Observer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 from agent_run_ledger.errors import Misuse, StepTimeout
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.steps import Shape, Step
+from agent_run_ledger.runs.watch import Around
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class Call:
     step: Step[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    around: Around | None = None
 
     @property
     def ticket(self) -> tuple[int, int]:
@@ -54,7 +56,11 @@ def finish(call: Call, body: Callable[[], Any]) -> Outcome:
     """Run `body` here and return how it ended. BaseException and MemoryError become `abort`."""
     try:
         reach("body.before")
-        value = body()
+        if call.around is None:
+            value = body()
+        else:
+            with call.around:
+                value = body()
         reach("body.after")
     except MemoryError as error:
         return Outcome(call=call, abort=error)

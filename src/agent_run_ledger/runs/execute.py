@@ -24,6 +24,7 @@ from agent_run_ledger.runs.pipeline import Pipeline, diverged
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Step
+from agent_run_ledger.runs.watch import Watch, begin_watch
 
 log = logging.getLogger("agent_run_ledger")
 T = TypeVar("T")
@@ -60,6 +61,8 @@ class Session:
         self._request = request
         self._inputs = Inputs(request.inputs, limit_bytes=context.limit_bytes)
         self._attempt: Attempt | None = None
+        self._watch: Watch | None = None
+        self._failure: BaseException | None = None
         self._pipeline: Pipeline | None = None
         self._resolver: Resolver | None = None
         try:
@@ -88,9 +91,10 @@ class Session:
         if isinstance(opened, Finished):
             return opened
         self._attempt = opened
+        self._watch = begin_watch(context.observers, context.store, opened.row, takeover=opened.lock is None)
         self._pipeline = Pipeline(
             context,
-            Journal(context, opened),
+            Journal(context, opened, self._watch),
             resolver,
             Recorded(context.store, context.store.reader().result_keys(opened.row.row_id)),
             Begun(context.store, opened.row.row_id),
@@ -136,10 +140,16 @@ class Session:
                 )
         return completed_result(self._context, finished.row)
 
+    def failed(self, error: BaseException) -> None:
+        """Note what `execute` is about to raise, for those who watch."""
+        self._failure = error
+
     def close(self) -> None:
-        """Give the attempt back."""
+        """Give the attempt back, then tell those who watch."""
         if self._attempt is not None:
             self._attempt.close()
+        if self._watch is not None:
+            self._watch.ended(self._failure)
 
 
 def completed_result(context: Context, row: RunRow) -> Any:
@@ -176,6 +186,9 @@ def execute(context: Context, request: Request) -> Any:
         while not todo.done:
             todo = session.pipeline.advance(bodies.run(todo))
         return session.pipeline.result()
+    except BaseException as error:
+        session.failed(error)
+        raise
     finally:
         session.close()
 
@@ -205,6 +218,9 @@ async def aexecute(context: Context, request: Request, off_loop: OffLoop) -> Any
             outcomes = await bodies.run(todo)
             todo = await off_loop(_carried(partial(session.pipeline.advance, outcomes)))
         return await off_loop(_carried(session.pipeline.result))
+    except BaseException as error:
+        session.failed(error)
+        raise
     finally:
         try:
             await bodies.close()

@@ -16,6 +16,7 @@ from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Attempt, Context
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.leaf_check import load_value
+from agent_run_ledger.runs.watch import Watch
 
 NEW_STATE = {
     RecordKind.RESULT: CallState.RECORDED,
@@ -72,9 +73,10 @@ class Journal:
     """Guarantees: a record and its leaf land together; a superseded attempt writes nothing; a run that was cancelled
     or quarantined meanwhile keeps results as evidence and starts nothing."""
 
-    def __init__(self, context: Context, attempt: Attempt) -> None:
+    def __init__(self, context: Context, attempt: Attempt, watch: Watch | None = None) -> None:
         self._context = context
         self._attempt = attempt
+        self.watch = watch
         self._row: RunRow = attempt.row
         self.run_id = attempt.row.run_id
         self.attempt = attempt.row.attempt
@@ -122,15 +124,36 @@ class Journal:
         macs = [record_mac(item.record) for item in batch.concluded]
         reach("record.before")
         synced = bool(batch.concluded) or batch.end_state is not None
-        written = self._context.store.transact(
-            self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced
-        )
+        written = self._transact(lambda tx: self._write(tx, batch, macs), sync=synced)
         reach("record.after")
         return written
 
     def load(self, record_id: int) -> Any:
         """Return the value of a record. See `load_value`."""
         return load_value(self._context.store, self.run_id, record_id, run_uid=self._row.run_uid)
+
+    def _transact(self, write: Callable[[Tx], Written], *, sync: bool) -> Written:
+        store, op_id = self._context.store, self._context.entropy.uuid7()
+        return store.transact(op_id, write, sync=sync) if self.watch is None else self._timed(op_id, write, sync=sync)
+
+    def _timed(self, op_id: bytes, write: Callable[[Tx], Written], *, sync: bool) -> Written:
+        now_s = self._context.clock.monotonic_s
+        moments = [now_s()]
+
+        def locked(tx: Tx) -> Written:
+            moments.append(now_s())
+            return write(tx)
+
+        failure: BaseException | None = None
+        try:
+            return self._context.store.transact(op_id, locked, sync=sync)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            if self.watch is not None:
+                locked_s = moments[1] if len(moments) > 1 else None
+                self.watch.committed(began_s=moments[0], locked_s=locked_s, ended_s=now_s(), error=failure)
 
     def _write(self, tx: Tx, batch: Batch, macs: list[bytes]) -> Written:
         mine = self._row

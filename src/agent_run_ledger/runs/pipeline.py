@@ -66,6 +66,7 @@ class Pipeline:
     ) -> None:
         self._context = context
         self._journal = journal
+        self._watch = journal.watch
         self._resolver = resolver
         self._recorded = recorded
         self._begun = begun
@@ -138,9 +139,10 @@ class Pipeline:
         batch.concluded.append(
             self._journal.conclude(started, kind=kind, packed=packed, payload=payload, because=because, code=step.code)
         )
-        if failure is not None:
-            self._errored(outcome.call, failure)
-        elif packed is not None:
+        again = failure is not None and self._errored(outcome.call, failure)
+        if self._watch is not None and outcome.call.around is not None:
+            self._watch.ending(outcome.call.around, batch.concluded[-1], failure, again=again)
+        if failure is None and packed is not None:
             del self._calls[outcome.call.index]
             self._results.live(outcome.call.index, packed)
             self._settle(outcome.call.index)
@@ -151,13 +153,13 @@ class Pipeline:
         except LedgerError:
             return None, codecs.readable(error, limit_bytes=self._context.limit_bytes)
 
-    def _errored(self, call: Call, error: Exception) -> None:
-        """Try again after a wait, or fail. Our own errors are tried again only where they say that this is safe."""
+    def _errored(self, call: Call, error: Exception) -> bool:
+        """Try again after a wait (True), or fail. Our own errors are tried again only where they say it is safe."""
         step, runnable = call.step, self._calls[call.index]
         ours = isinstance(error, LedgerError) and not isinstance(error, Unavailable | StepTimeout)
         if ours or self._failure is not None or runnable.tries > step.retries:
             self._fail(error, step.name)
-            return
+            return False
         wait_s = backoff_s(
             runnable.tries,
             base_s=step.retry_base_s,
@@ -167,6 +169,7 @@ class Pipeline:
         log.warning("step %r raised %s; trying again in %.2f s", step.name, type(error).__name__, wait_s)
         runnable.tries += 1
         heapq.heappush(self._delayed, (self._context.clock.monotonic_s() + wait_s, call.index))
+        return True
 
     def _fail(self, error: Exception, step_name: str) -> None:
         if self._failure is None:
@@ -216,7 +219,7 @@ class Pipeline:
     def _commit(self, batch: Batch) -> Written:
         """Commit; where that fails, hand the caller what was paid for and is, or may be, not on disk."""
         try:
-            return self._journal.commit(batch)
+            written = self._journal.commit(batch)
         except LedgerError as error:
             for item in batch.concluded:
                 if item.record.kind is RecordKind.RESULT:
@@ -225,6 +228,9 @@ class Pipeline:
                 known = "perhaps not recorded" if isinstance(error, Uncertain) else "not recorded"
                 error.add_note(f"returned and {known}: {', '.join(error.unrecorded)}; see the error's `unrecorded`")
             raise
+        if self._watch is not None:
+            self._watch.landed(written.state, written.record_ids)
+        return written
 
     def _choose(self, batch: Batch) -> list[Call]:
         """Restore all that can be restored, then start what fits into the free lanes."""
@@ -264,6 +270,8 @@ class Pipeline:
             self._results.restored(index, hit.record_id, hit.value_sha256)
             self._results.consumed(index)
             self._settle(index)
+            if self._watch is not None:
+                self._watch.restored(hit)
             return
         sources = {
             parameter: (self._resolver.steps[at].name, partial(self._results.peek, at))
@@ -289,6 +297,8 @@ class Pipeline:
         started = self._journal.started(lane, index, runnable.identity, runnable.tries)
         batch.starts.append(started)
         call = Call(index=index, lane=lane, step=step, args=args, kwargs=kwargs)
+        if self._watch is not None:
+            call.around = self._watch.body(step.name, started.tries, started.at_ms)
         self._running[call.ticket] = started
         return call
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -16,7 +16,7 @@ from agent_run_ledger.errors import Misuse, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.kernel.tiles import tile_id
-from agent_run_ledger.ports import Event, Head, InFlight, RecordKey, RunRow, StoredRecord, UsageRow
+from agent_run_ledger.ports import Event, Head, InFlight, RecordKey, RunInFlight, RunRow, StoredRecord, UsageRow
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.sqlite import Place, Rows, connect_reader
@@ -30,6 +30,8 @@ from agent_run_ledger.store.sqlite_rows import (
     record_from,
     record_key_from,
     run_from,
+    run_in_flight_from,
+    state_from,
     usage_from,
 )
 from agent_run_ledger.store.statements import statements
@@ -135,6 +137,15 @@ class SqliteReader:
         """See ports.Reader.in_flight."""
         first = run_row_id << LANE_BITS
         return [in_flight_from(row) for row in self._fetch("select_in_flight", (first, first + (1 << LANE_BITS)))]
+
+    def run_states(self) -> Mapping[RunState, int]:
+        """See ports.Reader.run_states."""
+        rows = self._fetch("count_run_states", ())
+        return dict(self._each(lambda row: (state_from(row[0]), int(row[1])), rows))
+
+    def runs_in_flight(self) -> list[RunInFlight]:
+        """See ports.Reader.runs_in_flight."""
+        return self._each(run_in_flight_from, self._fetch("select_runs_in_flight", ()))
 
     def orphan_marks(self, *, limit: int) -> list[InFlight]:
         """See ports.Reader.orphan_marks."""
@@ -322,8 +333,11 @@ class SqliteReader:
             raise self._corrupt(f"record {row[0]} is of no known kind: {row[2]!r}") from error
 
     def _runs(self, rows: list[Row]) -> list[RunRow]:
+        return self._each(run_from, rows)
+
+    def _each(self, build: Callable[[Row], T], rows: list[Row]) -> list[T]:
         try:
-            return [run_from(row) for row in rows]
+            return [build(row) for row in rows]
         except KeyError as error:
             raise self._corrupt(f"a run is in no known state: {error}") from error
 

@@ -6,7 +6,7 @@ from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.merkle import HASH_BYTES
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.ports import Head, InFlight, RecordKey, RunRow, RunStanding, StoredRecord, UsageRow
+from agent_run_ledger.ports import Head, InFlight, RecordKey, RunInFlight, RunRow, RunStanding, StoredRecord, UsageRow
 from agent_run_ledger.store.sqlite_driver import Row
 
 LANE_BITS = 16
@@ -15,6 +15,7 @@ _KINDS = {kind.value: kind for kind in RecordKind}
 _INT, _TEXT, _BLOB, _PLACE = (int,), (str,), (bytes,), (int, type(None))
 _RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, *(_PLACE,) * 5)
 _STANDING = (_INT, _TEXT, _TEXT)
+_RUN_IN_FLIGHT = (_TEXT, _TEXT, _INT)
 _MARK = (_INT, _TEXT, _BLOB, _BLOB, _INT, _INT, _INT, _INT, _INT)
 
 
@@ -55,6 +56,17 @@ def standing_from(row: Row) -> RunStanding:
     """Return a run's standing of (generation, state, reason). Errors as of run_from."""
     _check_types(row, _STANDING)
     return RunStanding(row[0], _STATES[row[1]], row[2])
+
+
+def state_from(stored: object) -> RunState:
+    """Return the state of that name. KeyError for an unknown one."""
+    return _STATES[str(stored)]
+
+
+def run_in_flight_from(row: Row) -> RunInFlight:
+    """Return a run with start marks of (run_id, state, oldest start). Errors as of run_from."""
+    _check_types(row, _RUN_IN_FLIGHT)
+    return RunInFlight(row[0], _STATES[row[1]], row[2])
 
 
 def in_flight_from(row: Row) -> InFlight:

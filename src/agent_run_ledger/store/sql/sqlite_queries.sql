@@ -170,6 +170,13 @@ DELETE FROM in_flight WHERE place = ?;
 SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
 FROM in_flight WHERE place >= ? AND place < ? ORDER BY place;
 
+-- name: count_run_states
+SELECT state, count(*) FROM runs GROUP BY state;
+
+-- name: select_runs_in_flight
+SELECT run_id, state, min(started_at_ms) FROM in_flight JOIN runs ON row_id = place >> 16
+GROUP BY row_id ORDER BY min(started_at_ms), row_id;
+
 -- name: select_orphan_marks
 SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
 FROM in_flight WHERE NOT EXISTS (SELECT 1 FROM runs WHERE row_id = place >> 16) ORDER BY place LIMIT ?;
