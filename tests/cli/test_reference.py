@@ -61,6 +61,7 @@ def _keys(value: Any) -> Iterator[str]:
         ("verify", "--inclusion", "3"),
         ("export", "--payloads", "--fingerprints"),
         ("doctor",),
+        ("metrics",),
         ("version",),
     ],
 )

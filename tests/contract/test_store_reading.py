@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from agent_run_ledger.errors import LedgerError, Misuse
+from agent_run_ledger.errors import LedgerError, Misuse, Tampered
 from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.verify import verify_log
-from agent_run_ledger.ports import Reader, Store, Tx
+from agent_run_ledger.ports import Reader, RunInFlight, Store, Tx
 from tests.contract.store_kit import (
     Backend,
     begin,
@@ -71,6 +72,33 @@ def test_the_row_ids_of_runs_are_those_that_list_runs_goes_through(store: Store)
     assert reader.run_row_ids(before_row_id=None, limit=9) == newest_first
     assert reader.run_row_ids(before_row_id=newest_first[1], limit=2) == newest_first[2:4]
     assert reader.run_row_ids(before_row_id=newest_first[-1], limit=9) == []
+
+
+def test_runs_are_counted_by_state_and_those_in_flight_come_with_their_oldest_mark_first(backend: Backend) -> None:
+    store = backend.open()
+    rows = [begin(store, f"r{number}") for number in range(3)]
+    assert store.reader().run_states() == {RunState.RUNNING: 3}
+    assert store.reader().runs_in_flight() == []
+    marks = [
+        replace(mark(rows[at], key), lane=key, started_at_ms=ms) for at, key, ms in ((1, 1, 50), (2, 1, 30), (1, 2, 70))
+    ]
+
+    def start(tx: Tx) -> None:
+        for each in marks:
+            tx.put_in_flight(each)
+            tx.add_change(step_change(rows[0], "none", "started"))
+
+    store.transact(op(), start)
+    assert store.reader().runs_in_flight() == [
+        RunInFlight("r2", RunState.RUNNING, 30),
+        RunInFlight("r1", RunState.RUNNING, 50),
+    ]
+    store._shared.writer()._connection.execute(  # type: ignore[union-attr]
+        "PRAGMA ignore_check_constraints = 1; UPDATE runs SET state = 'paused' WHERE run_id = 'r2'"
+    )
+    for read in (store.reader().run_states, store.reader().runs_in_flight):
+        with pytest.raises(Tampered, match="no known state"):
+            read()
 
 
 def test_marks_of_runs_that_do_not_exist_are_found(backend: Backend) -> None:

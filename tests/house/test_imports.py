@@ -9,7 +9,8 @@ import pytest
 
 HEAVY = {
     "asyncio", "concurrent", "cryptography", "email", "http", "httpx", "importlib.metadata", "mcp", "multiprocessing",
-    "numpy", "openai", "pandas", "pydantic", "rich", "sqlite3", "ssl", "tempfile", "typer", "urllib.request",
+    "numpy", "openai", "opentelemetry", "pandas", "prometheus_client", "pydantic", "rich", "sqlite3", "ssl", "tempfile",
+    "typer", "urllib.request",
 }  # fmt: skip
 
 # No site packages are switched off here: what a start-up file of this environment loads is subtracted instead.
@@ -40,6 +41,12 @@ def test_kernel_and_contracts_load_without_a_database(module: str) -> None:
     assert module in loaded
     assert _heavy(loaded) == set()
     assert not any(name == "apsw" or name.startswith("agent_run_ledger.store") for name in loaded)
+
+
+def test_the_observers_load_their_libraries_when_they_are_made() -> None:
+    loaded = _loaded_by("agent_run_ledger.telemetry")
+    assert "agent_run_ledger.telemetry.prometheus" in loaded
+    assert not any(name.split(".")[0] in ("opentelemetry", "prometheus_client", "apsw") for name in loaded)
 
 
 def test_the_look_at_the_modules_sees_a_heavy_one() -> None:

@@ -15,6 +15,7 @@ LAYERS = "layers"
 ONE_OPENER = "one opener"
 ONE_SQLITE = "one SQLite"
 FRAMEWORKS = "frameworks stay outside"
+MONITORING = "monitoring stays in telemetry"
 
 # (contract, module to write into, the import that breaks it)
 BREAKS = [
@@ -35,6 +36,9 @@ BREAKS = [
     (FRAMEWORKS, "runs/__init__.py", "def later():\n    import openai"),
     (FRAMEWORKS, "ledger/__init__.py", "from mcp import client"),
     (FRAMEWORKS, "cli/__init__.py", "import httpx"),
+    (LAYERS, "telemetry/__init__.py", "import agent_run_ledger.store"),
+    (MONITORING, "runs/__init__.py", "def later():\n    from opentelemetry import trace"),
+    (MONITORING, "cli/__init__.py", "import prometheus_client"),
 ]
 
 
@@ -70,7 +74,7 @@ def test_every_contract_is_broken_by_a_case(root: Path) -> None:
 def test_the_tree_as_it_is_keeps_every_contract(root: Path, tmp_path: Path) -> None:
     _copy(root, tmp_path)
     verdicts = _verdicts(tmp_path)
-    assert "4 kept, 0 broken" in verdicts, verdicts
+    assert "5 kept, 0 broken" in verdicts, verdicts
 
 
 @pytest.mark.parametrize(("contract", "module", "line"), BREAKS)
