@@ -101,13 +101,13 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
     def listed(*arguments: str) -> set[str]:
         return set(re.findall(r"^  ([a-z]+)  ", arl(*arguments, "--help").out.split("Commands:")[1], re.MULTILINE))
 
-    assert listed() == {"init", "verify", "export", "sql", "doctor", "demo", "bench", "version", "runs"}
+    assert listed() == {"init", "verify", "export", "sql", "doctor", "metrics", "demo", "bench", "version", "runs"}
     assert listed("runs") == {"list", "show", "explain", "quarantine", "release", "takeover", "cancel"}
     assert "..." not in arl("--help").out.split("Commands:")[1]
 
 
 def test_every_command_has_json_and_help(arl: Arl) -> None:
-    for command in ("init", "verify", "export", "sql", "doctor", "demo", "version"):
+    for command in ("init", "verify", "export", "sql", "doctor", "metrics", "demo", "version"):
         assert "--json" in arl(command, "--help").out
     for command in ("list", "show", "explain", "quarantine", "release", "takeover", "cancel"):
         out = arl("runs", command, "--help").out

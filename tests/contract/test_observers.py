@@ -256,6 +256,32 @@ def test_a_body_that_outlives_its_timeout_is_told_once(new_ledger: New) -> None:
     assert keeper.kinds()[-1] == "AttemptEnded"
 
 
+def test_a_cancelled_run_is_told_to_end_with_its_body_unrecorded(new_ledger: New) -> None:
+    keeper = Keeper()
+    ledger = new_ledger(observers=[keeper])
+    ledger.step(name="first")(lambda: 1)
+    inside: list[asyncio.Event] = []
+
+    @ledger.step(depends_on=["first"])
+    async def waiting(first: int) -> None:
+        inside[0].set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        inside.append(asyncio.Event())
+        task = asyncio.create_task(ledger.aexecute())
+        await inside[0].wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert [u.call.step for u in keeper.of(CallUnrecorded)] == ["waiting"]
+    (ended,) = keeper.of(AttemptEnded)
+    assert isinstance(ended.error, asyncio.CancelledError)
+    assert keeper.around_bodies[-1] == ("leave", "waiting", "MainThread")
+
+
 def test_a_body_that_begins_after_the_end_is_told_to_nobody(new_ledger: New) -> None:
     ledger = new_ledger()
     two_steps(ledger)

@@ -124,17 +124,14 @@ class Journal:
         macs = [record_mac(item.record) for item in batch.concluded]
         reach("record.before")
         synced = bool(batch.concluded) or batch.end_state is not None
-        written = self._transact(lambda tx: self._write(tx, batch, macs), sync=synced)
+        transact = self._context.store.transact if self.watch is None else self._timed
+        written = transact(self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced)
         reach("record.after")
         return written
 
     def load(self, record_id: int) -> Any:
         """Return the value of a record. See `load_value`."""
         return load_value(self._context.store, self.run_id, record_id, run_uid=self._row.run_uid)
-
-    def _transact(self, write: Callable[[Tx], Written], *, sync: bool) -> Written:
-        store, op_id = self._context.store, self._context.entropy.uuid7()
-        return store.transact(op_id, write, sync=sync) if self.watch is None else self._timed(op_id, write, sync=sync)
 
     def _timed(self, op_id: bytes, write: Callable[[Tx], Written], *, sync: bool) -> Written:
         now_s = self._context.clock.monotonic_s
