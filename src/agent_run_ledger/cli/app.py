@@ -15,8 +15,10 @@ from agent_run_ledger.cli.init import init
 from agent_run_ledger.cli.metrics import metrics
 from agent_run_ledger.cli.runs_decide import cancel, quarantine, release, takeover
 from agent_run_ledger.cli.runs_explain import explain
+from agent_run_ledger.cli.runs_fork import fork
 from agent_run_ledger.cli.runs_list import list_command
 from agent_run_ledger.cli.runs_show import show
+from agent_run_ledger.cli.runs_watch import watch
 from agent_run_ledger.cli.sql import sql
 from agent_run_ledger.cli.verify import verify
 from agent_run_ledger.cli.version import print_version, version
@@ -43,6 +45,8 @@ RUN_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("list", list_command, "List runs, newest first."),
     ("show", show, "Show a run as a tree, or a step with its values."),
     ("explain", explain, "Say what each attempt restored and ran, and why."),
+    ("watch", watch, "Follow a run until it ends."),
+    ("fork", fork, "Make a new run that goes on from a step."),
     ("quarantine", quarantine, "Refuse every start until a release."),
     ("release", release, "Let a quarantined run go on."),
     ("takeover", takeover, "Take a stuck run over from its attempt."),

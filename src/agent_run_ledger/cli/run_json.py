@@ -12,6 +12,7 @@ from agent_run_ledger.ledger.values import ReadValue, read_value
 if TYPE_CHECKING:
     from agent_run_ledger.ledger.views import RecordView
     from agent_run_ledger.ports import InFlight, Store
+    from agent_run_ledger.runs.prefix import Origin, Prefix
 
 HAS_VALUE = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED)
 
@@ -36,7 +37,26 @@ def run_json(view: RunView, store: Store | None) -> dict[str, object]:
         "decisions": [decision_json(decision) for decision in view.decisions],
         "code_changed": list(view.code_changed),
         "steps": [step_json(step, view, store) for step in view.steps],
+        "forked_from": None if view.prefix is None else prefix_json(view.prefix),
+        "forks": [
+            {"run_id": fork.run_id, "state": str(fork.state), "from_step": fork.from_step} for fork in view.forks
+        ],
     }
+
+
+def prefix_json(prefix: Prefix) -> dict[str, object]:
+    """Return what a fork refers to."""
+    return {
+        "run_id": prefix.run_id,
+        "run_uid": prefix.run_uid_hex,
+        "from_step": prefix.from_step,
+        "records": [{"step": name, "record_id": record_id} for name, record_id in prefix.records.items()],
+    }
+
+
+def origin_json(origin: Origin) -> dict[str, object]:
+    """Return which run recorded what a fork refers to."""
+    return {"recorded_in": origin.recorded_in, "referenced_by": list(origin.referenced_by)}
 
 
 def attempt_json(attempt: AttemptView) -> dict[str, object]:
@@ -94,6 +114,7 @@ def record_json(record: RecordView, store: Store | None) -> dict[str, object]:
         "because": list(record.because),
         "error": record.error,
         "erased": record.erased,
+        "origin": None if record.origin is None else origin_json(record.origin),
     }
     if store is not None and record.kind in HAS_VALUE:
         found |= _value_json(read_value(store, record.record_id))

@@ -65,15 +65,21 @@ def run_tree(view: RunView, store: Store | None) -> Tree:
     )
     tree = Tree(head, guide_style="dim")
     tree.add(text(f"created {iso(row.created_at_ms)}, last change {_ago(row.updated_at_ms)}"))
+    if view.prefix is not None:
+        count = counted(len(view.prefix.records), "result")
+        tree.add(text(f"forked from run {view.prefix.run_id} at step {view.prefix.from_step}: {count} referenced"))
+    if view.forks:
+        forks = [f"{fork.run_id} at {fork.from_step or 'a step that is erased'} ({fork.state})" for fork in view.forks]
+        tree.add(text(f"forks: {listed(forks)}"))
     if view.input_names:
         tree.add(text(f"inputs: {listed(view.input_names)}"))
     if view.policy:
         tree.add(text(f"policy: {', '.join(f'{name} {value}' for name, value in view.policy.items())}"))
     _add_attempts(tree, view)
-    steps = tree.add(text(_steps_words(view), "bold"))
+    steps = tree.add(text(steps_words(view), "bold"))
     width = min(_NAME_WIDTH, max((cell_len(clean(step.definition.name)) for step in view.steps), default=0))
     for step in view.steps:
-        branch = steps.add(_step_line(step, width))
+        branch = steps.add(step_line(step, width))
         _add_history(branch, step)
         if store is not None and step.current is not None:
             _add_value(branch, store, step.current, full=True)
@@ -113,7 +119,9 @@ def _add_attempts(tree: Tree, view: RunView) -> None:
 
 def _attempt_line(attempt: AttemptView) -> Parts:
     parts = [f"{attempt.number}  {attempt.end}: started {iso(attempt.started_at_ms)}"]
-    if attempt.ended_at_ms is not None:
+    if attempt.is_fork:
+        parts = [f"{attempt.number}  the fork: made {iso(attempt.started_at_ms)}"]
+    elif attempt.ended_at_ms is not None:
         parts.append(attempt_duration(attempt))
     if attempt.holder.pid is not None:
         parts.append(f"process {attempt.holder.pid} on {attempt.holder.host}")
@@ -129,7 +137,8 @@ def attempt_duration(attempt: AttemptView) -> str:
     return "?" if attempt.ended_at_ms is None else duration_words(attempt.ended_at_ms - attempt.started_at_ms)
 
 
-def _steps_words(view: RunView) -> str:
+def steps_words(view: RunView) -> str:
+    """Return how many steps there are in each state."""
     present = [step for step in view.steps if step.defined]
     counts = Counter(step.state for step in present)
     parts = [f"{counts[state]} {state}" for state in StepState if counts[state]]
@@ -138,7 +147,8 @@ def _steps_words(view: RunView) -> str:
     return f"{words}; and {removed} removed from the pipeline" if removed else words
 
 
-def _step_line(step: StepView, width: int) -> Text:
+def step_line(step: StepView, width: int) -> Text:
+    """Return one step on one line; `width` is that of the column of names."""
     name = clean(step.definition.name)
     line = _state_text(step.state)
     line.append(f"  {name}{' ' * max(0, width - cell_len(name))}")
@@ -171,7 +181,7 @@ def _state_text(state: StepState, *, padded: bool = True) -> Text:
 
 
 def _record_parts(record: RecordView) -> list[str]:
-    parts = [f"attempt {record.attempt}"]
+    parts = [f"attempt {record.attempt}" if record.origin is None else f"{record.origin}"]
     if record.kind is RecordKind.ABANDONED:  # its end is the next attempt's start: no duration
         parts += [f"started {iso(record.started_at_ms)}", "not known how long"]
     else:

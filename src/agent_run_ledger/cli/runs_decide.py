@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.options import Actor, Db, Json, Reason, RunId, Yes
-from agent_run_ledger.kernel.states import RunEvent
+from agent_run_ledger.kernel.states import RunEvent, RunState
 
 if TYPE_CHECKING:
-    from agent_run_ledger.ports import RunRow
+    from agent_run_ledger.ports import RunRow, Store
 
 _CANCEL_ASKS = "Cancel run {run}? That is for ever: nothing will start it again."
 _TAKEOVER_ASKS = (
@@ -22,7 +22,7 @@ _DONE = {
     RunEvent.QUARANTINE: "is in QUARANTINE: every start is refused until `{release}`",
     RunEvent.RELEASE: "is released: the next execute() goes on where it was",
     RunEvent.TAKEOVER: "is taken over: an attempt that held it can write nothing more, and the next execute() goes on",
-    RunEvent.CANCEL: "is cancelled for ever; what is recorded stays readable",
+    RunEvent.CANCEL: "is cancelled for ever; what is recorded stays readable, and can be forked",
 }
 
 
@@ -57,17 +57,29 @@ def _decide(run_id: str, event: RunEvent, *, reason: str, actor: str | None, db:
     from agent_run_ledger.cli.output import print_json, say
     from agent_run_ledger.cli.settings import actor_setting, db_setting
     from agent_run_ledger.cli.stores import deciding
-    from agent_run_ledger.cli.words import clean
+    from agent_run_ledger.cli.words import clean, listed
     from agent_run_ledger.runs.operate import decide
 
     who = actor_setting(actor).value
     with deciding(db) as context:
         row = decide(context, run_id, event, reason=reason, actor=who)
+        running = _bodies_left(context.store, row)
     if as_json:
-        print_json(_decision_json(row, event, reason, who))
-    else:
-        release = run_command(db_setting(db), "release", run_id, "--reason ...")
-        say(f"run {clean(run_id)} {_DONE[event].format(release=release)}")
+        print_json({**_decision_json(row, event, reason, who), "still_running": running})
+        return
+    release = run_command(db_setting(db), "release", run_id, "--reason ...")
+    say(f"run {clean(run_id)} {_DONE[event].format(release=release)}")
+    if running:
+        say(f"left to finish, their results kept as evidence ({len(running)}): {clean(listed(running))}")
+
+
+def _bodies_left(store: Store, row: RunRow) -> list[str]:
+    """Return the steps whose bodies may still run after a cancel or a quarantine; a live attempt starts no others."""
+    from agent_run_ledger.ledger.views import is_live
+
+    if row.state not in (RunState.CANCELLED, RunState.QUARANTINED) or is_live(store, row) is False:
+        return []
+    return [mark.name for mark in store.reader().in_flight(row.row_id)]
 
 
 def _decision_json(row: RunRow, event: RunEvent, reason: str, actor: str) -> dict[str, object]:

@@ -36,7 +36,7 @@ def explain(run: RunId, db: Db = None, as_json: Json = False) -> None:
 
 
 def _story_json(story: RunStory, setting: Setting) -> dict[str, object]:
-    from agent_run_ledger.cli.run_json import attempt_json, decision_json
+    from agent_run_ledger.cli.run_json import attempt_json, decision_json, origin_json, prefix_json
 
     row = story.run.row
     return {
@@ -44,6 +44,7 @@ def _story_json(story: RunStory, setting: Setting) -> dict[str, object]:
         "state": str(row.state),
         "reason": row.reason,
         "live_attempt": story.run.live,
+        "forked_from": None if story.run.prefix is None else prefix_json(story.run.prefix),
         "attempts": [
             {
                 **attempt_json(told.attempt),
@@ -65,6 +66,8 @@ def _story_json(story: RunStory, setting: Setting) -> dict[str, object]:
                 "steps_added": list(told.added),
                 "steps_removed": list(told.removed),
                 "decisions": [decision_json(decision) for decision in told.decisions],
+                "is_fork": told.attempt.is_fork,
+                "origins": [{"step": name, **origin_json(origin)} for name, origin in told.origins.items()],
             }
             for told in story.attempts
         ],
@@ -80,6 +83,9 @@ def _print_story(story: RunStory, setting: Setting) -> None:
     row = story.run.row
     state = state_words(row.state, story.run.live, taken_over=story.run.taken_over)
     lines: list[Text | Padding] = [text(f"Run {row.run_id} is {state}.", "bold")]
+    if story.run.prefix is not None:
+        prefix = story.run.prefix
+        lines.append(text(f"It was forked from run {prefix.run_id} at step {prefix.from_step}."))
     if row.reason:
         lines.append(text(f"Recorded reason: {first_line(row.reason)}."))
     for told in story.attempts:
@@ -96,6 +102,8 @@ def _attempt_head(told: AttemptStory) -> str:
     from agent_run_ledger.cli.run_tree import attempt_duration
 
     attempt = told.attempt
+    if attempt.is_fork:
+        return f"Attempt {attempt.number} is the making of the fork, {iso(attempt.started_at_ms)}; nothing ran in it."
     ends = {
         AttemptEnd.DIED: "and died: nothing says how",
         AttemptEnd.LIVE: "and lives",
@@ -112,10 +120,11 @@ def _attempt_head(told: AttemptStory) -> str:
 
 
 def _attempt_lines(told: AttemptStory) -> list[str]:
-    lines: list[str] = []
+    lines = _origin_lines(told, told.restored, "restored")
+    lines += _origin_lines(
+        told, told.kept, "referenced" if told.attempt.is_fork else "recorded earlier and not reached"
+    )
     for names, words in (
-        (told.restored, "restored"),
-        (told.kept, "recorded earlier and not reached"),
         (told.added, "new in the pipeline"),
         (told.removed, "no longer in the pipeline"),
     ):
@@ -130,6 +139,15 @@ def _attempt_lines(told: AttemptStory) -> list[str]:
         lines.append(f"it stopped at {first_line(told.attempt.reason, limit=MAX_REASON)}")
     lines += [f"{iso(one.at_ms)} {one.event} by {one.actor}: {one.reason}" for one in told.decisions]
     return lines
+
+
+def _origin_lines(told: AttemptStory, names: tuple[str, ...], words: str) -> list[str]:
+    """Return one line for the names whose records are the run's own, and one for each run that others come from."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        origin = told.origins.get(name)
+        groups.setdefault("" if origin is None else f", {origin}", []).append(name)
+    return [f"{words} ({len(found)}){whence}: {listed(found)}" for whence, found in groups.items()]
 
 
 def _live_lines(steps: tuple[LiveStep, ...]) -> list[str]:
@@ -191,4 +209,4 @@ def _next_words(story: RunStory, setting: Setting) -> str:
     if story.next_answer is NextAnswer.REFUSED_UNTIL_RELEASE:
         release = run_command(setting, "release", row.run_id, "--reason ...")
         return f"it is refused until `{release}`, then it goes on."
-    return "it is refused for ever: use a new run id."
+    return "it is refused for ever: use a new run id, or a fork."

@@ -62,6 +62,7 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
         "generation": row.generation,
         "steps_recorded": summary.steps_recorded,
         "steps_total": summary.steps_total,
+        "forked_from": summary.forked_from,
         "holder": {"pid": summary.holder.pid, "host": summary.holder.host},
         "created_at": iso(row.created_at_ms),
         "updated_at": iso(row.updated_at_ms),
@@ -91,7 +92,9 @@ def _print_table(page: list[RunSummary]) -> None:
     from agent_run_ledger.cli.output import new_table, show, text
     from agent_run_ledger.cli.words import ago_words, first_line
 
-    table = new_table("RUN", "STATE", "ATTEMPT", "STEPS", "UPDATED", right=("ATTEMPT", "STEPS"))
+    forks = any(summary.forked_from is not None for summary in page)
+    more = ("FORKED FROM",) if forks else ()
+    table = new_table("RUN", "STATE", "ATTEMPT", "STEPS", "UPDATED", *more, right=("ATTEMPT", "STEPS"))
     now_ms = time.time_ns() // 1_000_000
     for summary in page:
         row = summary.row
@@ -100,7 +103,8 @@ def _print_table(page: list[RunSummary]) -> None:
             state.append_text(text(f" · {first_line(row.reason)}", "dim"))
         total = "?" if summary.steps_total is None else str(summary.steps_total)
         steps = text(f"{summary.steps_recorded}/{total}")
-        table.add_row(text(row.run_id), state, text(row.attempt), steps, text(ago_words(row.updated_at_ms, now_ms)))
+        cells = [text(row.run_id), state, text(row.attempt), steps, text(ago_words(row.updated_at_ms, now_ms))]
+        table.add_row(*cells, *([text(summary.forked_from or "")] if forks else []))
     show(table)
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
-from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.execute import Request, aexecute, execute
 from agent_run_ledger.runs.explain import StepExplanation, explain_new, explain_steps
 from agent_run_ledger.runs.inputs import Inputs
+from agent_run_ledger.runs.operate import decide, no_run
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
 
@@ -72,6 +73,18 @@ class BoundRun:
         row = self._row(context)
         return explain_new(resolver) if context is None or row is None else explain_steps(context.store, row, resolver)
 
+    def cancel(self, reason: str, *, actor: str | None = None) -> None:
+        """Cancel the run for ever, from any thread or process; recorded at once, with who decided and why.
+
+        A body that runs is left to finish and its result is kept as evidence; nothing new starts, and the live attempt
+        ends with RunCancelled. `actor`: who decides, by default the user of the operating system. Refused("no_run")
+        for a run that is not there, Refused("bad_transition") for one that is completed or cancelled.
+        """
+        context = self._opened.existing()
+        if context is None:
+            raise no_run(self.run_id)
+        decide(context, self.run_id, RunEvent.CANCEL, reason=reason, actor=_user() if actor is None else actor)
+
     @property
     def state(self) -> RunState | None:
         """The run's recorded state, or None before its first start."""
@@ -108,3 +121,12 @@ class BoundRun:
             wait_s=self._wait_s,
             takeover=self._takeover,
         )
+
+
+def _user() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        return "unknown"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
 from agent_run_ledger.entropy import SystemEntropy
@@ -16,6 +16,9 @@ from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Observer
+from agent_run_ledger.runs.fork import fork_run
+from agent_run_ledger.runs.inputs import Inputs
+from agent_run_ledger.runs.operate import no_run
 from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
 
 P = ParamSpec("P")
@@ -67,7 +70,7 @@ class RunLedger:
             )
         if type(max_payload_bytes) is not int or max_payload_bytes < 1:
             raise Misuse(f"max_payload_bytes must be at least 1, not {max_payload_bytes!r}", code="bad_setting")
-        self.run_id: str = check_run_id(uuid.UUID(bytes=SystemEntropy().uuid7()).hex if run_id is None else run_id)
+        self.run_id: str = made_run_id() if run_id is None else check_run_id(run_id)
         self.db_path: str = _path_text(default_db_path() if db_path is None else db_path)
         self.policy = policy
         self.max_parallel = max_parallel
@@ -173,6 +176,32 @@ class RunLedger:
         context = self._opened.existing()
         return None if context is None else read_gauges(context.store, context.clock.now_ms())
 
+    def fork(
+        self,
+        run_id: str,
+        /,
+        *,
+        from_step: str | Step[..., Any],
+        new_run_id: str | None = None,
+        inputs: Mapping[str, object] | None = None,
+    ) -> BoundRun:
+        """Make a new run that refers to what `run_id` recorded before `from_step`, and return a handle on it.
+
+        Guarantees: nothing of the other run changes, whatever state it is in; the fork is recorded at once and runs
+        nothing before its own `execute`, which restores the referenced results for free and runs `from_step`, what
+        depends on it, and what was not recorded. Without `inputs` the fork belongs to the other run's inputs; with
+        others, steps that take a changed one run again. Without `new_run_id` a UUIDv7 is made. Refused: "no_run",
+        "no_step", "run_exists", "erased".
+        """
+        fork_id = made_run_id() if new_run_id is None else check_run_id(new_run_id)
+        given = None if inputs is None else Inputs(inputs, limit_bytes=self._opened.limit_bytes)
+        context = self._opened.existing()
+        if context is None:
+            raise no_run(run_id)
+        step = from_step.name if isinstance(from_step, Step) else from_step
+        fork_run(context, run_id, from_step=step, new_run_id=fork_id, inputs=given)
+        return self.bind(fork_id)
+
     def close(self) -> None:
         """Release the store. A later run opens it again; a second call does nothing."""
         self._opened.close()
@@ -201,6 +230,11 @@ def _path_text(path: object) -> str:
         return os.fsdecode(path)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     except TypeError:
         raise Misuse(f"db_path must be a path, not {type(path).__name__}", code="bad_path") from None
+
+
+def made_run_id() -> str:
+    """Return a new run id: a UUIDv7 (RFC 9562) in hex."""
+    return uuid.UUID(bytes=SystemEntropy().uuid7()).hex
 
 
 def check_run_id(run_id: str) -> str:

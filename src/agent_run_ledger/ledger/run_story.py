@@ -11,6 +11,7 @@ from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.run_view import AttemptView, DecisionView, RunView
 from agent_run_ledger.ledger.step_states import Settled, StepDefinition, StepState, settle
 from agent_run_ledger.ledger.views import RecordView
+from agent_run_ledger.runs.prefix import Origin
 
 
 class Cause(StrEnum):
@@ -47,7 +48,10 @@ class LiveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStory:
-    """One attempt. `code_changed`, `added` and `removed` compare its program with that of the attempt before."""
+    """One attempt. `code_changed`, `added` and `removed` compare its program with that of the attempt before.
+
+    `origins`: for each restored or kept step whose record is another run's, which run recorded it.
+    """
 
     attempt: AttemptView
     restored: tuple[str, ...]
@@ -58,6 +62,7 @@ class AttemptStory:
     added: tuple[str, ...]
     removed: tuple[str, ...]
     decisions: tuple[DecisionView, ...]
+    origins: Mapping[str, Origin]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +89,15 @@ def tell_run(run: RunView) -> RunStory:
 
 
 def _as_of(attempt: AttemptView, records: Mapping[str, Sequence[RecordView]]) -> Mapping[str, Settled]:
-    return settle(attempt.steps, records, attempt=attempt.number, used=None, in_flight=(), running=False)
+    return settle(
+        attempt.steps,
+        records,
+        attempt=attempt.number,
+        used=None,
+        in_flight=(),
+        running=False,
+        executed=not attempt.is_fork,
+    )
 
 
 def _tell(
@@ -110,12 +123,22 @@ def _tell(
         added=tuple(name for name in present if before is not None and name not in earlier),
         removed=tuple(name for name in earlier if name not in present),
         decisions=tuple(decision for decision in run.decisions if decision.attempt == attempt.number),
+        origins=_origins(attempt, settled),
     )
 
 
+def _origins(attempt: AttemptView, settled: Mapping[str, Settled]) -> dict[str, Origin]:
+    origins: dict[str, Origin] = {}
+    for step in attempt.steps:
+        record = settled[step.name].record
+        if record is not None and record.origin is not None:
+            origins[step.name] = record.origin
+    return origins
+
+
 def _live(name: str, settled: Settled, records: Sequence[RecordView], attempt: int) -> LiveStep:
-    mine = [record for record in records if record.attempt == attempt]
-    earlier = [record for record in records if record.attempt < attempt]
+    mine = [record for record in records if record.since_attempt == attempt]
+    earlier = [record for record in records if record.since_attempt < attempt]
     because = mine[-1].because if mine else ()
     return LiveStep(
         name=name,

@@ -12,8 +12,18 @@ import orjson
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.step_states import StepDefinition, StepState, settle
-from agent_run_ledger.ledger.views import Holder, RecordView, is_live, parse_holder, record_content, view_record
+from agent_run_ledger.ledger.views import (
+    Holder,
+    RecordView,
+    content_of,
+    is_live,
+    parse_holder,
+    record_content,
+    told_prefix,
+    view_record,
+)
 from agent_run_ledger.ports import InFlight, Reader, RunRow, Store, StoredRecord
+from agent_run_ledger.runs.prefix import Prefix, lineage, origin_of
 
 CLOCK_TOLERANCE_MS = 60_000
 """A start reads the clock, waits for its turn to write, and the log takes its own time: more apart is no wait."""
@@ -38,7 +48,7 @@ class AttemptView:
     """One attempt. `ended_at_ms` is None where nothing was recorded at its end; `reason` names what it failed at.
 
     `clock_changed`: the clock of its process and that of the log were so far apart at its start, or its end lies so
-    far before it, that their difference is no duration.
+    far before it, that their difference is no duration. `is_fork`: it is the making of the fork, in which nothing ran.
     """
 
     number: int
@@ -50,6 +60,16 @@ class AttemptView:
     reason: str
     steps: tuple[StepDefinition, ...]
     clock_changed: bool
+    is_fork: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkView:
+    """A run that was forked from the one that is looked at; `from_step` is "" where that is erased."""
+
+    run_id: str
+    state: RunState
+    from_step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +100,10 @@ class StepView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """One run. `used` holds the record ids its result rests on, None where it is not completed."""
+    """One run. `used` holds the record ids its result rests on, None where it is not completed.
+
+    `prefix` is what it refers to, None where it is no fork; `forks` are the runs forked from it, oldest first.
+    """
 
     row: RunRow
     live: bool | None
@@ -92,6 +115,8 @@ class RunView:
     policy: Mapping[str, Any] | None
     max_parallel: int | None
     input_names: tuple[str, ...]
+    prefix: Prefix | None = None
+    forks: tuple[ForkView, ...] = ()
 
     @property
     def taken_over(self) -> bool:
@@ -104,6 +129,9 @@ def view_run(store: Store, row: RunRow) -> RunView:
     reader = store.reader()
     live = is_live(store, row)
     told = _Told(reader)
+    prefix = told_prefix(content_of(reader, row.start_record_id))
+    if prefix is not None:
+        told.add_referenced(row, prefix)
     for stored in reader.records(row.row_id, kinds=tuple(RecordKind)):
         told.add(stored)
     attempts = _attempts(told, row, live)
@@ -121,7 +149,14 @@ def view_run(store: Store, row: RunRow) -> RunView:
         policy=cast("dict[str, Any]", policy) if isinstance(policy, dict) else None,
         max_parallel=max_parallel if isinstance(max_parallel, int) else None,
         input_names=tuple(cast("dict[str, object]", inputs)) if isinstance(inputs, dict) else (),
+        prefix=prefix,
+        forks=tuple(_fork(reader, fork) for fork in reader.forks_of(row.row_id)),
     )
+
+
+def _fork(reader: Reader, row: RunRow) -> ForkView:
+    prefix = told_prefix(content_of(reader, row.start_record_id))
+    return ForkView(run_id=row.run_id, state=row.state, from_step="" if prefix is None else prefix.from_step)
 
 
 class _Told:
@@ -136,6 +171,14 @@ class _Told:
         self.last_start: Mapping[str, Any] = {}
         self.used: frozenset[int] | None = None
         self.code_changed: tuple[str, ...] = ()
+
+    def add_referenced(self, row: RunRow, prefix: Prefix) -> None:
+        """Take in the records of other runs that this one refers to; they come before its own."""
+        ancestors = lineage(self._reader, row)
+        for name, record_id in prefix.records.items():
+            stored = self._reader.record(record_id)
+            origin = origin_of(self._reader, ancestors, stored.run_row_id)
+            self.by_step[name] = [view_record(stored, origin)]
 
     def add(self, stored: StoredRecord) -> None:
         """Take in one record."""
@@ -174,6 +217,7 @@ class _Told:
                 reason="",
                 steps=StepDefinition.parse_all(content.get("steps")),
                 clock_changed=time_ms is not None and abs(time_ms - started_at_ms) > CLOCK_TOLERANCE_MS,
+                is_fork=told_prefix(content) is not None,
             )
         )
 
@@ -238,7 +282,7 @@ def _failed_at(told: _Told, number: int) -> str:
     """Return "step 'x': Type: message" of the first step that was left failed in this attempt."""
     errors = [
         records[-1]
-        for records in ([r for r in all_records if r.attempt == number] for all_records in told.by_step.values())
+        for records in ([r for r in all_records if r.since_attempt == number] for all_records in told.by_step.values())
         if records and records[-1].error
     ]
     if not errors:
@@ -264,6 +308,7 @@ def _steps(
         used=told.used,
         in_flight=in_flight,
         running=running,
+        executed=not (attempts and attempts[-1].is_fork),
     )
     return tuple(
         StepView(

@@ -15,10 +15,10 @@ from agent_run_ledger.ledger.views import RecordView
 class StepState(StrEnum):
     """Where a step stands in an attempt.
 
-    LIVE: its body ran and its result was recorded. RESTORED: an earlier attempt's record stood for it. KEPT: an earlier
-    attempt recorded it, and nothing shows that this attempt came as far. RUNNING: started and its attempt is alive.
-    UNCERTAIN: started, and nothing says how it ended. WAITING: not started. REMOVED: it has records and is no longer
-    part of the pipeline.
+    LIVE: its body ran and its result was recorded. RESTORED: the record of an earlier attempt, or of a run that it
+    was forked from, stood for it. KEPT: there is such a record, and nothing shows that this attempt came as far.
+    RUNNING: started and its attempt is alive. UNCERTAIN: started, and nothing says how it ended. WAITING: not started.
+    REMOVED: it has records and is no longer part of the pipeline.
     """
 
     LIVE = "live"
@@ -93,23 +93,25 @@ def settle(
     used: Collection[int] | None,
     in_flight: Collection[str],
     running: bool,
+    executed: bool = True,
 ) -> dict[str, Settled]:
     """Return where each step stood in `attempt`, or stands now where that is the last one.
 
     `records`: by step, in the order recorded. `used`: the record ids a completed run rests on, None otherwise.
     `in_flight`: steps with a start mark; `running` says whether their attempt is alive.
+    `executed` is False for the attempt that is the making of a fork: nothing was restored in it.
     """
     settled: dict[str, Settled] = {}
     open_names: list[StepDefinition] = []
     for definition in definitions:
-        earlier = [record for record in records.get(definition.name, ()) if record.attempt <= attempt]
-        mine = [record for record in earlier if record.attempt == attempt]
+        earlier = [record for record in records.get(definition.name, ()) if record.since_attempt <= attempt]
+        mine = [record for record in earlier if record.since_attempt == attempt]
         results = [record for record in earlier if record.kind is RecordKind.RESULT]
         chosen = [record for record in results if used is not None and record.record_id in used]
         if definition.name in in_flight:
             state = StepState.RUNNING if running else StepState.UNCERTAIN
             settled[definition.name] = Settled(state=state, record=None)
-        elif chosen and chosen[-1].attempt < attempt:
+        elif chosen and chosen[-1].since_attempt < attempt:
             settled[definition.name] = Settled(state=StepState.RESTORED, record=chosen[-1])
         elif mine:
             settled[definition.name] = Settled(state=_FROM_KIND[mine[-1].kind], record=mine[-1])
@@ -118,7 +120,7 @@ def settle(
             open_names.append(definition)
         else:
             settled[definition.name] = Settled(state=StepState.WAITING, record=None)
-    if used is None:
+    if used is None and executed:
         _restore(open_names, settled)
     return settled
 

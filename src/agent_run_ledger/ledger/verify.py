@@ -315,6 +315,18 @@ class _Audit:
             return
         if isinstance(content, dict) and "run_id" in content:
             yield "run_id", row.run_id, cast("dict[str, object]", content)["run_id"]
+            yield "the run it was forked from", *self._forked_from(row, cast("dict[str, object]", content))
+
+    def _forked_from(self, row: RunRow, content: dict[str, object]) -> tuple[object, object]:
+        """Return the uid of the run that the row names as the one it was forked from, and the one its START names."""
+        fork = content.get("fork")
+        in_log = cast("dict[str, object]", fork).get("run_uid") if isinstance(fork, dict) else None
+        if row.forked_from_row_id is None:
+            return None, in_log
+        try:
+            return self._reader.get_run(row.forked_from_row_id).run_uid.hex(), in_log
+        except _UNREADABLE:
+            return f"row {row.forked_from_row_id}", in_log
 
     def _rows(self) -> Iterator[RunRow]:
         """Yield every run's row that can be read; what cannot be read is noted and skipped."""

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import orjson
 
-from agent_run_ledger.errors import LedgerError, Refused
+from agent_run_ledger.errors import LedgerError, Refused, Tampered
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.stored_words import error_text
 from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord
+from agent_run_ledger.runs.prefix import Origin, Prefix, prefix_in
 
 MAX_OPENED_BYTES = 256 * 1024 * 1024
 _ZLIB = 1  # how a payload is packed: docs/formats/record.md
@@ -31,13 +32,17 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One run at a glance. `live` is None where nobody can say; `steps_total` is None where the graph is erased."""
+    """One run at a glance. `live` is None where nobody can say; `steps_total` is None where the graph is erased.
+
+    `forked_from` is the run id of the run it was forked from, None where it is no fork.
+    """
 
     row: RunRow
     live: bool | None
     holder: Holder
     steps_recorded: int
     steps_total: int | None
+    forked_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ class RecordView:
     """One record without its payload.
 
     `error` says what an ERROR or RESCUED record holds, "Type: message" of any length; `because` are paths of a rerun.
+    `origin` says of a record that a fork refers to which other run recorded it; `attempt` is then that run's.
     """
 
     record_id: int
@@ -64,6 +70,12 @@ class RecordView:
     erased: bool
     salt: bytes
     arguments: Mapping[str, str]
+    origin: Origin | None = None
+
+    @property
+    def since_attempt(self) -> int:
+        """The attempt of the run that is looked at from which on the record was there; 0 for one of another run."""
+        return self.attempt if self.origin is None else 0
 
 
 def require_run(reader: Reader, run_id: str) -> RunRow:
@@ -87,21 +99,34 @@ def summarise(store: Store, row: RunRow) -> RunSummary:
     reader = store.reader()
     steps = content_of(reader, row.last_start_record_id).get("steps")
     defined = _names(cast("list[object]", steps)) if isinstance(steps, list) else None
+    forked_from, prefix = None, None
+    if row.forked_from_row_id is not None:
+        forked_from = reader.get_run(row.forked_from_row_id).run_id
+        prefix = told_prefix(content_of(reader, row.start_record_id))
     return RunSummary(
         row=row,
         live=is_live(store, row),
         holder=parse_holder(row.holder),
-        steps_recorded=_recorded(reader, row, defined),
+        steps_recorded=_recorded(reader, row, defined, frozenset(prefix.records if prefix else ())),
         steps_total=None if defined is None else len(defined),
+        forked_from=forked_from,
     )
 
 
-def _recorded(reader: Reader, row: RunRow, defined: set[str] | None) -> int:
+def _recorded(reader: Reader, row: RunRow, defined: set[str] | None, referenced: frozenset[str]) -> int:
     """Return how many steps have a result; a completed run has all of them, so nothing is read for it."""
     if defined is not None and row.state is RunState.COMPLETED:
         return len(defined)
-    recorded = reader.result_names(row.row_id)
+    recorded = reader.result_names(row.row_id) | referenced
     return len(recorded if defined is None else recorded & defined)
+
+
+def told_prefix(content: Mapping[str, Any]) -> Prefix | None:
+    """Return what a START that nobody has checked says of a fork; None where that cannot be read."""
+    try:
+        return prefix_in(content)
+    except Tampered:
+        return None
 
 
 def _names(steps: list[object]) -> set[str]:
@@ -143,8 +168,8 @@ def record_content(record: Record) -> Mapping[str, Any]:
     return cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
 
 
-def view_record(stored: StoredRecord) -> RecordView:
-    """Return one record without its payload."""
+def view_record(stored: StoredRecord, origin: Origin | None = None) -> RecordView:
+    """Return one record without its payload; `origin` where it is another run's."""
     record = stored.record
     inputs = _json_object(record.inputs)
     because = inputs.get("because", [])
@@ -167,6 +192,7 @@ def view_record(stored: StoredRecord) -> RecordView:
         erased=is_erased(record),
         salt=record.salt or b"",
         arguments=cast("Mapping[str, str]", arguments) if isinstance(arguments, dict) else {},
+        origin=origin,
     )
 
 

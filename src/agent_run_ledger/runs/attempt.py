@@ -159,7 +159,7 @@ def _refuse_stopped(store: Store, row: RunRow) -> None:
             hint=f"look at it with `{_arl(store, row.run_id, 'show')}`, then `{_arl(store, row.run_id, 'release')}`",
         )
     if row.state is RunState.CANCELLED:
-        raise RunCancelled(f"run {row.run_id!r} was cancelled, which is for ever", hint="use a new run_id")
+        raise RunCancelled(f"run {row.run_id!r} was cancelled, which is for ever", hint="use a new run_id, or fork it")
 
 
 def _refuse_changed(context: Context, row: RunRow, inputs: Inputs) -> None:

@@ -17,6 +17,7 @@ from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.attempt import Attempt, Context, Definition, Finished, finished_run, open_attempt
 from agent_run_ledger.runs.bodies import SyncBodies, Todo
 from agent_run_ledger.runs.explain import Verdict, explain_steps
+from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaf_check import load_value, record_of_run
@@ -92,11 +93,13 @@ class Session:
             return opened
         self._attempt = opened
         self._watch = begin_watch(context.observers, context.store, opened.row, takeover=opened.lock is None)
+        # a fork's first attempt is the act of forking: what starts a run here is none
+        prefix = prefix_of(context.store, opened.row) if opened.row.attempt > 1 else None
         self._pipeline = Pipeline(
             context,
-            Journal(context, opened, self._watch),
+            Journal(context, opened, self._watch, referenced=() if prefix is None else prefix.record_ids),
             resolver,
-            Recorded(context.store, context.store.reader().result_keys(opened.row.row_id)),
+            Recorded(context.store, keys_for(context.store, opened.row, prefix)),
             Begun(context.store, opened.row.row_id),
             on_change=request.on_change,
             max_parallel=request.max_parallel,
@@ -159,8 +162,10 @@ def completed_result(context: Context, row: RunRow) -> Any:
     end = record_of_run(context.store, row, row.end_record_id, RecordKind.END)
     content: Any = codecs.unpack(end.encoding, end.payload)
     results: dict[str, int] = content["results"]
+    prefix = prefix_of(context.store, row)
+    referenced = frozenset[int]() if prefix is None else prefix.record_ids
     values = {
-        name: load_value(context.store, row.run_id, record_id, run_uid=row.run_uid)
+        name: load_value(context.store, row.run_id, record_id, run_uid=row.run_uid, referenced=referenced)
         for name, record_id in results.items()
     }
     return next(iter(values.values())) if len(values) == 1 else values

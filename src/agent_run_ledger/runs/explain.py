@@ -8,7 +8,9 @@ from functools import partial
 
 from agent_run_ledger.kernel.binding import ResultSource
 from agent_run_ledger.ports import RecordKey, RunRow, Store
+from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.leaf_check import load_value
+from agent_run_ledger.runs.prefix import Origin, Prefix, lineage, origin_of
 from agent_run_ledger.runs.recorded import Recorded, Sources
 from agent_run_ledger.runs.resolver import Resolver
 
@@ -26,13 +28,15 @@ class StepExplanation:
     """One step: what would happen, and why.
 
     `because`: paths that differ from its latest record, such as `environment.prompt`, `arguments.report.year`,
-    `version` or `code` (changed code is reused, with a warning). `waits_for`: steps whose results decide.
+    `version` or `code` (changed code is reused, with a warning). `waits_for`: steps whose results decide. `origin`:
+    for a restored step of a fork, which other run recorded it; None for a record of the run's own.
     """
 
     name: str
     verdict: Verdict
     because: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
+    origin: Origin | None = None
 
 
 def explain_new(resolver: Resolver) -> list[StepExplanation]:
@@ -47,7 +51,8 @@ def explain_new(resolver: Resolver) -> list[StepExplanation]:
 
 def explain_steps(store: Store, row: RunRow, resolver: Resolver) -> list[StepExplanation]:
     """Return one explanation per step in the order they would run. Nothing is written and no body runs."""
-    recorded = Recorded(store, store.reader().result_keys(row.row_id), quiet=True)
+    prefix = prefix_of(store, row)
+    recorded = Recorded(store, keys_for(store, row, prefix), quiet=True)
     known: dict[int, RecordKey] = {}
     explained: list[StepExplanation] = []
     for index in resolver.plan.order:
@@ -62,11 +67,19 @@ def explain_steps(store: Store, row: RunRow, resolver: Resolver) -> list[StepExp
         if hit is not None:
             known[index] = hit
             changed = ("code",) if name in recorded.code_changed else ()
-            explained.append(StepExplanation(name=name, verdict=Verdict.RESTORED, because=changed))
+            origin = _origin(store, row, prefix, hit.record_id)
+            explained.append(StepExplanation(name=name, verdict=Verdict.RESTORED, because=changed, origin=origin))
             continue
         because = recorded.why_not(identity, _sources(store, row, resolver, index, known)) or []
         explained.append(StepExplanation(name=name, verdict=Verdict.RUNS, because=tuple(because)))
     return explained
+
+
+def _origin(store: Store, row: RunRow, prefix: Prefix | None, record_id: int) -> Origin | None:
+    if prefix is None or record_id not in prefix.record_ids:
+        return None
+    reader = store.reader()
+    return origin_of(reader, lineage(reader, row), reader.record(record_id).run_row_id)
 
 
 def _sources(store: Store, row: RunRow, resolver: Resolver, index: int, known: dict[int, RecordKey]) -> Sources:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,9 +73,12 @@ class Journal:
     """Guarantees: a record and its leaf land together; a superseded attempt writes nothing; a run that was cancelled
     or quarantined meanwhile keeps results as evidence and starts nothing."""
 
-    def __init__(self, context: Context, attempt: Attempt, watch: Watch | None = None) -> None:
+    def __init__(
+        self, context: Context, attempt: Attempt, watch: Watch | None = None, *, referenced: Collection[int] = ()
+    ) -> None:
         self._context = context
         self._attempt = attempt
+        self._referenced = referenced
         self.watch = watch
         self._row: RunRow = attempt.row
         self.run_id = attempt.row.run_id
@@ -131,7 +134,9 @@ class Journal:
 
     def load(self, record_id: int) -> Any:
         """Return the value of a record. See `load_value`."""
-        return load_value(self._context.store, self.run_id, record_id, run_uid=self._row.run_uid)
+        return load_value(
+            self._context.store, self.run_id, record_id, run_uid=self._row.run_uid, referenced=self._referenced
+        )
 
     def _timed(self, op_id: bytes, write: Callable[[Tx], Written], *, sync: bool) -> Written:
         now_s = self._context.clock.monotonic_s

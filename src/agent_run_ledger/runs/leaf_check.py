@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -12,15 +13,23 @@ from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
 from agent_run_ledger.ports import RunRow, Store, StoredRecord
 
 
-def load_value(store: Store, run_id: str, record_id: int, *, run_uid: bytes | None = None) -> Any:
+def load_value(
+    store: Store,
+    run_id: str,
+    record_id: int,
+    *,
+    run_uid: bytes | None = None,
+    referenced: Collection[int] = (),
+) -> Any:
     """Return the value of a record, checked against its leaf; a class that is gone names step and class.
 
-    Tampered when it is not what was recorded, or not of the run `run_uid` where that is given.
+    Tampered when it is not what was recorded or, where `run_uid` is given, neither of that run nor one of the records
+    that the run refers to as a fork.
     """
     stored = store.reader().record(record_id)
     check_against_leaf(store, stored)
     record = stored.record
-    if run_uid is not None and record.run_uid != run_uid:
+    if run_uid is not None and record.run_uid != run_uid and record_id not in referenced:
         raise Tampered(f"record {record_id} of step {record.name!r} belongs to another run", hint="run `arl verify`")
     try:
         return codecs.unpack(record.encoding, record.payload)

@@ -48,10 +48,15 @@ def decide(context: Context, run_id: str, event: RunEvent, *, reason: str, actor
     return context.store.transact(context.entropy.uuid7(), lambda tx: _write(tx, run_id, event, draft, reason))
 
 
+def no_run(run_id: str) -> Refused:
+    """Return the refusal of a run that is not there."""
+    return Refused(f"there is no run {run_id!r} in this store", code="no_run", hint="`arl runs list` shows the runs")
+
+
 def _write(tx: Tx, run_id: str, event: RunEvent, draft: Record, reason: str) -> RunRow:
     row = tx.find_run(run_id)
     if row is None:
-        raise Refused(f"there is no run {run_id!r} in this store", code="no_run", hint="`arl runs list` shows the runs")
+        raise no_run(run_id)
     new = next_run_state(row.state, event)
     if new is None:
         raise Refused(f"run {run_id!r} is {row.state}: it cannot be {DONE[event]}", code="bad_transition")

@@ -328,7 +328,9 @@ class Pipeline:
         self._stopped = True
         self._left = max(self._left, 1)  # whatever was recorded, a stopped run is not done
         words = f"run {self._journal.run_id!r} was {written.state} while it ran ({written.reason})"
-        stopped = RunCancelled(words) if written.state is RunState.CANCELLED else RunQuarantined(words)
+        stopped: LedgerError = RunQuarantined(words, hint="the results of bodies that ran are kept as evidence")
+        if written.state is RunState.CANCELLED:
+            stopped = RunCancelled(words, hint="what is recorded stays; use a new run_id, or fork it")
         if not isinstance(self._failure, RunCancelled | RunQuarantined):
             self._failure = None
         self._fail(stopped, "")

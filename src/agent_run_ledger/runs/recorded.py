@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.errors import LedgerError, Refused
 from agent_run_ledger.kernel.digests import short_digest
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.ports import RecordKey, Store
@@ -23,11 +23,13 @@ Sources = Mapping[str, tuple[str, Callable[[], Any]]]
 
 
 class Recorded:
-    """The RESULT records of a run. Each one is consumed at most once per attempt."""
+    """The RESULT records of a run and of its prefix. Each one is consumed at most once per attempt."""
 
     def __init__(self, store: Store, keys: Sequence[RecordKey], *, quiet: bool = False) -> None:
         self._store = store
         self._quiet = quiet
+        self._erased = {(key.scope, key.name, key.occurrence) for key in keys if key.erased}
+        keys = [key for key in keys if not key.erased]
         self._by_key = {(key.scope, key.name, key.fingerprint, key.occurrence): key for key in keys}
         self._by_name: dict[str, list[RecordKey]] = {}
         self._unconsumed: dict[tuple[bytes, str], dict[int, None]] = {}
@@ -41,9 +43,16 @@ class Recorded:
         """Return the record of this call and consume it, or None. Changed code is noted and warned of; reuse stays.
 
         None only when no record was made unfindable: then Tampered, for a body would run again that was recorded.
+        Refused("erased") where an erased record may have been that of this call.
         """
         hit = self._by_key.get(identity.key)
         if hit is None:
+            if (identity.scope, identity.name, identity.occurrence) in self._erased:
+                raise Refused(
+                    f"step {identity.name!r} was recorded and its record is erased: it is not run again",
+                    code="erased",
+                    hint="a fork from this step, or a new run_id, runs it again",
+                )
             self._check_the_others()
             return None
         self._unconsumed[hit.scope, hit.name].pop(hit.record_id, None)

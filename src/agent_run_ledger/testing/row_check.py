@@ -11,6 +11,7 @@ from agent_run_ledger.errors import ClassGone, LedgerError
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import InFlight, Reader, RunRow, StoredRecord
+from agent_run_ledger.runs.prefix import prefix_in
 
 MAY_BE_IN_FLIGHT = frozenset((RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED))
 """A run fails, suspends or completes only when nothing runs any more; the operator's states come at any time."""
@@ -36,6 +37,8 @@ class RunRows:
         self.classes_gone: list[str] = []
         self._results: dict[CallKey, int] = {}
         self._result_names: dict[int, str] = {}
+        self._reader = reader
+        self._referenced_unknown = False
         self._starts: list[int] = []
         self._takeovers = 0
         self._start_leaf = -1
@@ -60,6 +63,8 @@ class RunRows:
         if record.kind is RecordKind.START:
             self._starts.append(record.attempt)
             self._start_leaf = stored.leaf_index
+            if record_id == self.row.start_record_id:
+                self._read_referenced(record)
         elif record.kind is RecordKind.DECISION:
             self._takeovers += record.name == "takeover"
         elif record.kind is RecordKind.ABANDONED:
@@ -70,6 +75,28 @@ class RunRows:
             self._read_result(stored)
         elif record.kind is RecordKind.END and record_id == self.row.end_record_id:
             self._end = record
+
+    def _read_referenced(self, start: Record) -> None:
+        """What a fork refers to are results of other runs, and it has none of its own for the same calls."""
+        if not start.payload:  # erased, and with it the list of what it referred to
+            self._referenced_unknown = self.row.forked_from_row_id is not None
+            return
+        try:
+            content: Any = codecs.unpack(start.encoding, start.payload)
+            prefix = prefix_in(content)
+        except LedgerError as error:
+            self._note(f"its START cannot be read: {error}")
+            return
+        for name, record_id in prefix.records.items() if prefix else ():
+            try:
+                other = self._reader.record(record_id).record
+            except LedgerError as error:
+                self._note(f"it refers to record {record_id} for step {name!r}: {error}")
+                continue
+            if other.kind is not RecordKind.RESULT or other.name != name or other.run_uid == self.row.run_uid:
+                self._note(f"it refers to record {record_id}, which is no result of step {name!r} of another run")
+            self._result_names[record_id] = name
+            self._results[call_key(other)] = record_id
 
     def _read_abandoned(self, stored: StoredRecord) -> None:
         """Only the start of a later attempt says that a call of an earlier one was abandoned, in its own leaf."""
@@ -139,6 +166,8 @@ class RunRows:
             return
         if not named:
             yield "its END record names no result"
+        if self._referenced_unknown:
+            return
         for name, record_id in named.items():
             if self._result_names.get(record_id) != name:
                 yield f"its END record takes record {record_id} for the result of step {name!r}, which it is not"
