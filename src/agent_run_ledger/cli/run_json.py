@@ -69,6 +69,7 @@ def attempt_json(attempt: AttemptView) -> dict[str, object]:
         "ended_at": None if attempt.ended_at_ms is None else iso(attempt.ended_at_ms),
         "end": str(attempt.end),
         "reason": attempt.reason,
+        "is_fork": attempt.is_fork,
     }
 
 

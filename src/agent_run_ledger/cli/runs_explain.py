@@ -66,7 +66,6 @@ def _story_json(story: RunStory, setting: Setting) -> dict[str, object]:
                 "steps_added": list(told.added),
                 "steps_removed": list(told.removed),
                 "decisions": [decision_json(decision) for decision in told.decisions],
-                "is_fork": told.attempt.is_fork,
                 "origins": [{"step": name, **origin_json(origin)} for name, origin in told.origins.items()],
             }
             for told in story.attempts
