@@ -102,14 +102,16 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
         return set(re.findall(r"^  ([a-z]+)  ", arl(*arguments, "--help").out.split("Commands:")[1], re.MULTILINE))
 
     assert listed() == {"init", "verify", "export", "sql", "doctor", "metrics", "demo", "bench", "version", "runs"}
-    assert listed("runs") == {"list", "show", "explain", "quarantine", "release", "takeover", "cancel"}
+    assert listed("runs") == {
+        "list", "show", "explain", "watch", "fork", "quarantine", "release", "takeover", "cancel",
+    }  # fmt: skip
     assert "..." not in arl("--help").out.split("Commands:")[1]
 
 
 def test_every_command_has_json_and_help(arl: Arl) -> None:
     for command in ("init", "verify", "export", "sql", "doctor", "metrics", "demo", "version"):
         assert "--json" in arl(command, "--help").out
-    for command in ("list", "show", "explain", "quarantine", "release", "takeover", "cancel"):
+    for command in ("list", "show", "explain", "watch", "fork", "quarantine", "release", "takeover", "cancel"):
         out = arl("runs", command, "--help").out
         assert "--json" in out
         assert "--db" in out

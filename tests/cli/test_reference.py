@@ -55,6 +55,8 @@ def _keys(value: Any) -> Iterator[str]:
         ("runs", "show", "dead", "--step", "judge"),
         ("runs", "explain", "changed"),
         ("runs", "quarantine", "failed", "--reason", "x"),
+        ("runs", "fork", "done", "--from-step", "judge"),
+        ("runs", "watch", "done"),
         ("init",),
         ("verify",),
         ("verify", "--since", "0:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
@@ -71,7 +73,8 @@ def test_every_json_key_is_documented_in_the_section_of_its_command(
     db = [] if arguments[0] == "version" else ["--db", str(store)]
     ended = arl(*arguments, *db, "--json")
     assert ended.code == 0
-    keys = {key for line in (ended.lines if arguments[0] == "export" else [ended.json]) for key in _keys(line)}
+    has_lines = arguments[0] == "export" or "watch" in arguments
+    keys = {key for line in (ended.lines if has_lines else [ended.json]) for key in _keys(line)}
     json_part = page.split("## JSON")[1]
     told = set(re.findall(r"[`\"]([a-z][a-z0-9_-]*)[`\"]", json_part))
     assert keys - told == set()

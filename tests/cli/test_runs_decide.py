@@ -29,7 +29,7 @@ def test_a_decision_is_recorded_with_reason_and_actor(
     assert ended.code == 0
     assert ended.json == {
         "run_id": run, "event": event, "state": state, "generation": generation, "attempt": 1,
-        "reason": "it loops", "actor": "ann",
+        "reason": "it loops", "actor": "ann", "still_running": [],
     }  # fmt: skip
     (decision,) = arl("runs", "show", run, "--db", store, "--json").json["decisions"]
     assert (decision["event"], decision["reason"], decision["actor"]) == (event, "it loops", "ann")

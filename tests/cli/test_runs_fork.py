@@ -189,3 +189,9 @@ def test_cancel_names_the_bodies_that_are_left_to_finish(arl: Arl, db: Path) -> 
     assert len(ended) == 1
     shown = arl("runs", "show", "busy", "--db", db, "--json").json
     assert (shown["state"], shown["steps"][0]["state"]) == ("cancelled", "live"), "the late result is evidence"
+
+
+def test_cancel_names_only_bodies_of_an_attempt_that_lives(arl: Arl, store: Path) -> None:
+    assert arl("runs", "show", "dead", "--step", "judge", "--db", store, "--json").json["step"]["in_flight"]
+    said = arl("runs", "cancel", "dead", "--reason", "enough", "--yes", "--db", store, "--json").json
+    assert said["still_running"] == []

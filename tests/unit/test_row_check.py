@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger import codecs
+from agent_run_ledger import Tampered, codecs
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import InFlight, RunRow, StoredRecord
@@ -23,7 +23,7 @@ def _packed(value: object) -> dict[str, Any]:
 
 
 def _record(kind: RecordKind, leaf: int, *, position: int = 0, **fields: Any) -> StoredRecord:
-    record = Record(kind=kind, run_uid=UID, salt=SALT, **{"attempt": 1, **fields})
+    record = Record(kind=kind, salt=SALT, **{"run_uid": UID, "attempt": 1, **fields})
     return StoredRecord(record_id=leaf << 16 | position, run_row_id=1, record=record)
 
 
@@ -54,12 +54,19 @@ class Rows:
     row: RunRow
     records_: list[StoredRecord]
     marks: list[InFlight] = field(default_factory=list)
+    others: list[StoredRecord] = field(default_factory=list)
 
     def records(self, _: int, *, kinds: Sequence[RecordKind]) -> Iterator[StoredRecord]:
         return (stored for stored in self.records_ if stored.record.kind in kinds)
 
     def in_flight(self, _: int) -> list[InFlight]:
         return self.marks
+
+    def record(self, record_id: int) -> StoredRecord:
+        for stored in self.others:
+            if stored.record_id == record_id:
+                return stored
+        raise Tampered(f"record {record_id} is missing")
 
     def change(self, at: int, **fields: Any) -> None:
         stored = self.records_[at]
@@ -194,3 +201,46 @@ def test_an_erased_result_is_no_problem_and_a_class_that_is_gone_is_only_named()
     assert checked.problems == []
     assert len(checked.classes_gone) == 1
     assert "GoneState" in checked.classes_gone[0]
+
+
+OTHER = b"o" * 16
+
+
+def _fork() -> Rows:
+    """A completed fork, which refers to the result of `p` of another run and rests on it."""
+    rows = _completed()
+    other = _result("p", 0, "p", run_uid=OTHER)
+    rows.others = [replace(other, run_row_id=9)]
+    prefix = {"run_id": "o", "run_uid": OTHER.hex(), "from_step": "a", "records": {"p": other.record_id}}
+    rows.change(0, **_packed({"fork": prefix}))
+    rows.change(5, **_packed({"results": {"b": 4 << 16, "p": 0}, "used": [0, 2 << 16, 4 << 16]}))
+    return _with(rows, forked_from_row_id=9)
+
+
+def test_a_fork_may_rest_on_what_it_refers_to() -> None:
+    assert _fork().problems() == []
+
+
+FORK_FAULTS: list[tuple[Callable[[Rows], object], str]] = [
+    (lambda rows: rows.others.clear(), "refers to record 0 for step 'p'"),
+    (lambda rows: rows.others.__setitem__(0, _record(RecordKind.ERROR, 0, name="p", run_uid=OTHER)), "no result of"),
+    (lambda rows: rows.others.__setitem__(0, _result("q", 0, 1, run_uid=OTHER)), "no result of step 'p'"),
+    (lambda rows: rows.others.__setitem__(0, _result("p", 0, 1)), "no result of step 'p' of another run"),
+    (lambda rows: rows.change(0, **_packed({"fork": {"run_id": "o"}})), "its START cannot be read"),
+    (lambda rows: rows.change(1, name="p", fingerprint=b"p"), "step 'p' has two results of one call"),
+]
+
+
+@pytest.mark.parametrize(("break_", "said"), FORK_FAULTS)
+def test_a_broken_prefix_is_found(break_: Callable[[Rows], object], said: str) -> None:
+    rows = _fork()
+    break_(rows)
+    assert any(said in problem for problem in rows.problems())
+
+
+def test_of_a_fork_whose_start_is_erased_nobody_knows_what_it_referred_to() -> None:
+    rows = _fork()
+    rows.change(0, salt=b"", payload=b"")
+    assert rows.problems() == []
+    rows = _with(rows, forked_from_row_id=None)
+    assert any("takes record 0 for the result of step 'p'" in problem for problem in rows.problems())

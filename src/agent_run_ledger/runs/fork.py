@@ -49,8 +49,6 @@ def fork_run(context: Context, run_id: str, *, from_step: str, new_run_id: str, 
     "no_step", "run_exists", and "erased" where the other run's START is erased.
     """
     parent = _read_parent(context.store, run_id)
-    if context.store.reader().find_run(new_run_id) is not None:
-        raise _taken(new_run_id)
     dependencies = _dependencies(parent.last_start)
     if from_step not in dependencies:
         known = ", ".join(dependencies)
@@ -141,7 +139,8 @@ def _commit(context: Context, parent: _Parent, new_run_id: str, prefix: Prefix, 
 
     def write(tx: Tx) -> RunRow:
         if tx.find_run(new_run_id) is not None:
-            raise _taken(new_run_id)
+            taken = f"there is already a run {new_run_id!r}"
+            raise Refused(taken, code="run_exists", hint="give the fork another run id")
         begun = parent.row.start_record_id
         if begun is not None and context.store.reader().record(begun).erased:  # since we read it
             raise _erased(parent.row.run_id)
@@ -195,10 +194,6 @@ def _write(tx: Tx, parent: RunRow, new_run_id: str, start: Record, end: Record, 
         end_record_id=record_ids[1],
     )
     return tx.get_run(row.row_id)
-
-
-def _taken(run_id: str) -> Refused:
-    return Refused(f"there is already a run {run_id!r}", code="run_exists", hint="give the fork another run id")
 
 
 def _erased(run_id: str) -> Refused:
