@@ -209,8 +209,9 @@ def test_a_stopped_run_ends_the_watch_and_until_completed_only_a_cancelled_one(a
     arl("runs", "fork", "done", "--from-step", "judge", "--as", "later", "--db", store)
     assert arl("runs", "watch", "later", "--db", store, "--json").lines[-1]["outcome"] == "suspended"
     arl("runs", "cancel", "dead", "--reason", "x", "--yes", "--db", store)
-    ended = arl("runs", "watch", "dead", "--db", store, "--json", "--until", "completed")
-    assert (ended.code, ended.lines[-1]["outcome"]) == (1, "cancelled")
+    with watching("dead", "--db", store, "--json", "--until", "completed") as watch:
+        assert watch.end() == (1, "")
+    assert watch.changes[-1]["outcome"] == "cancelled"
 
 
 def test_an_unknown_run_and_a_bad_interval_are_refused(arl: Arl, store: Path) -> None:

@@ -35,11 +35,14 @@ class Rows:
     def __init__(self, **forked_from: str | None) -> None:
         self.names = list(forked_from)
         self.forked_from = forked_from
+        self.patience = 20
 
     def row(self, name: str) -> RunRow:
         return self.get_run(self.names.index(name))
 
     def get_run(self, row_id: int) -> RunRow:
+        self.patience -= 1
+        assert self.patience, "asked again and again"
         came_from = self.forked_from[self.names[row_id]]
         return RunRow(
             row_id=row_id,

@@ -9,7 +9,7 @@ import typer
 from agent_run_ledger.cli.options import Db, Json, RunId
 
 if TYPE_CHECKING:
-    from agent_run_ledger.runs.fork import Forked
+    from agent_run_ledger.runs.fork import NewFork
 
 FromStep = Annotated[
     str, typer.Option("--from-step", metavar="STEP", help="The first step that the fork is to run itself.")
@@ -36,7 +36,7 @@ def fork(run: RunId, from_step: FromStep, new_run: NewRunId = None, db: Db = Non
             say(line)
 
 
-def _fork_json(forked: Forked) -> dict[str, object]:
+def _fork_json(forked: NewFork) -> dict[str, object]:
     from agent_run_ledger.cli.run_json import prefix_json
 
     return {
@@ -48,7 +48,7 @@ def _fork_json(forked: Forked) -> dict[str, object]:
     }
 
 
-def _words(forked: Forked) -> list[str]:
+def _words(forked: NewFork) -> list[str]:
     from agent_run_ledger.cli.words import clean, counted, listed
 
     prefix = forked.prefix

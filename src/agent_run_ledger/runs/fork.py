@@ -22,7 +22,7 @@ from agent_run_ledger.runs.prefix import FORK_KEY, Prefix, prefix_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forked:
+class NewFork:
     """A fork that was made: its row, what it refers to, and the steps it will run."""
 
     row: RunRow
@@ -41,7 +41,7 @@ class _Parent:
     inherited: Prefix | None
 
 
-def fork_run(context: Context, run_id: str, *, from_step: str, new_run_id: str, inputs: Inputs | None) -> Forked:
+def fork_run(context: Context, run_id: str, *, from_step: str, new_run_id: str, inputs: Inputs | None) -> NewFork:
     """Make the run `new_run_id`, which refers to the results of `run_id` that do not depend on `from_step`.
 
     Guarantees: the new run lands whole or not at all, in one leaf; the other run may be in any state, also at work,
@@ -62,7 +62,7 @@ def fork_run(context: Context, run_id: str, *, from_step: str, new_run_id: str, 
         records={name: recorded[name] for name in dependencies if name in recorded and name not in rerun},
     )
     row = _commit(context, parent, new_run_id, prefix, inputs)
-    return Forked(row=row, prefix=prefix, runs=tuple(name for name in dependencies if name not in prefix.records))
+    return NewFork(row=row, prefix=prefix, runs=tuple(name for name in dependencies if name not in prefix.records))
 
 
 def dependants_of(step: str, dependencies: Mapping[str, Sequence[str]]) -> set[str]:
