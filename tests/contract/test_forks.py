@@ -386,8 +386,9 @@ def erase(ledger: RunLedger, run_id: str, *record_ids: int) -> None:
     row = row_of(ledger, run_id)
 
     def write(tx: Any) -> None:
-        tx.erase_records(row.row_id, record_ids)
-        tx.add_change(Change(type="store", id=store_of(ledger).log_id, old="runs_only", new="runs_only", generation=0))
+        if tx.erase_records(row.row_id, record_ids):
+            log_id = store_of(ledger).log_id
+            tx.add_change(Change(type="store", id=log_id, old="runs_only", new="runs_only", generation=0))
 
     store_of(ledger).transact(SystemEntropy().uuid7(), write)
 
