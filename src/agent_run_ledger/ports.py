@@ -122,6 +122,13 @@ class RecordKey:
     erased: bool = False
 
 
+class KeptRecord(NamedTuple):
+    """What an erasure would leave of a record (salt, payload and digests are empty), and how long its payload is."""
+
+    record: StoredRecord
+    payload_bytes: int
+
+
 class UsageRow(NamedTuple):
     """What one call used, as stored (format: docs/formats/record.md), with what identifies the call."""
 
@@ -283,6 +290,21 @@ class Reader(Protocol):
 
         In bounded memory but for 8 bytes per record.
         """
+        ...
+
+    def kept(self, record_ids: Sequence[int]) -> Iterator[KeptRecord]:
+        """Yield these records without what an erasure takes, in the order given; a missing one must raise Tampered.
+
+        Payloads must not be read for it.
+        """
+        ...
+
+    def erased_names(self, run_row_id: int) -> list[str]:
+        """Return the names of the steps of which a run has an erased RESULT, each once, without reading the others."""
+        ...
+
+    def has_erasable(self, run_row_id: int) -> bool:
+        """Return whether a run has a record that `Tx.erase_records` would erase."""
         ...
 
     def usages(self, run_row_id: int) -> Iterator[UsageRow]:

@@ -65,6 +65,8 @@ def _keys(value: Any) -> Iterator[str]:
         ("doctor",),
         ("metrics",),
         ("version",),
+        ("erase", "done", "--reason", "x", "--yes"),
+        ("prune", "--completed-before", "0h", "--reason", "x", "--yes"),
     ],
 )
 def test_every_json_key_is_documented_in_the_section_of_its_command(

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.ledger.verify import verify_log
+from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.testing import check_ledger
 from tests.contract.golden_program import build
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "store"
@@ -51,3 +54,16 @@ def test_its_failed_run_goes_on_with_what_was_recorded(copy: pathlib.Path) -> No
     with build(copy, "failed", {"collect": collect_again, "review": review_again}) as ledger:
         assert ledger.execute(topic="golden") == "GOLDEN 1.50 3"
         assert verify_log(ledger._opened.context().store.reader()).ok
+
+
+def test_its_runs_can_be_erased(copy: pathlib.Path) -> None:
+    """A START of the first version does not say which dependencies are for the order only: all of them count."""
+    act = Act(event="erase", reason="asked to", actor="ann")
+    with build(copy, "failed", {"collect": collect_again, "review": review_again}) as ledger:
+        context = ledger._opened.context()
+        erased = erase_run(context, "failed", Selection(steps=("review",)), act)
+        assert (erased.plan.steps, erased.plan.records) == (("report", "review"), 2)
+        assert erase_run(context, "completed", Selection(), act).plan.records == 4
+        with pytest.raises(Refused, match="step 'review' of run 'failed' was erased"):
+            ledger.execute(topic="golden")
+    check_ledger(copy)

@@ -325,7 +325,6 @@ def lying(ledger: RunLedger, change: Callable[[StoredRecord], StoredRecord]) -> 
         {"tries": 2},
         {"tries": None},
         {"salt": bytes(32)},
-        {"salt": None},
         {"attempt": 1 << 80},
     ],
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.envelope import Change, envelope_bytes
+from agent_run_ledger.kernel.erasure import ERASABLE, erased_form, kept_digest, kept_sha256
 from agent_run_ledger.kernel.merkle import Frontier, append, leaf_hash
 from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunState
@@ -228,6 +230,35 @@ class Story:
         index = self.log.commit(written, run_row_id=self.row_id)
         self._put(state=state, generation=generation)
         return index
+
+    def erase(self, *places: int, name: str = "erase", **said: Any) -> int:
+        """Erase these records of the run under one decision; `said` is what it says otherwise than the truth."""
+        mine = sorted(
+            place
+            for place, stored in self.log.stored.items()
+            if stored.record.run_uid == self.uid and stored.record.salt and stored.record.kind in ERASABLE
+        )
+        ranges: list[list[int]] = []
+        for place in sorted(places):
+            at = mine.index(place)
+            if ranges and at and ranges[-1][1] == mine[at - 1]:
+                ranges[-1][1] = place
+            else:
+                ranges.append([place, place])
+        for place in places:
+            stored = self.log.stored[place]
+            self.log.stored[place] = replace(stored, record=erased_form(place, stored.record))
+        content: dict[str, object] = {
+            "event": name,
+            "reason": "asked to",
+            "actor": "ann",
+            "run_id": self.run_id,
+            "count": len(places),
+            "ranges": ranges,
+            "kept_sha256": kept_sha256(kept_digest(self.log.stored[p].record) for p in sorted(places)).hex(),
+        } | said
+        record = replace(self.record(RecordKind.DECISION), name=name, payload=json.dumps(content).encode())
+        return self.log.commit((self.change("step", "recorded", "erased"), record), run_row_id=self.row_id)
 
     def _put(self, **fields: Any) -> None:
         row = self.log.rows.get(self.run_id) or RunRow(

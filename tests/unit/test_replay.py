@@ -28,7 +28,7 @@ def run_change(replay: Replay, old: str, new: str, generation: int, kind: Record
 
 
 def step_change(replay: Replay, old: str, new: str, kind: RecordKind | None, generation: int = 1) -> list[str]:
-    return replay.step_change("r", old, new, generation, kind=kind, leaf_index=7)
+    return replay.step_change("r", old, new, generation, kind=kind, record_id=7 << 16)
 
 
 def test_the_pairs_of_the_replay_are_those_of_the_state_table() -> None:
@@ -102,7 +102,19 @@ def test_every_cell_of_a_call() -> None:
         ("started", "failed", K.ERROR),
         ("started", "abandoned", K.ABANDONED),
         ("started", "rescued", K.RESCUED),
+        ("recorded", "erased", K.DECISION),
     }
+
+
+@pytest.mark.parametrize("state", RunState)
+@pytest.mark.parametrize("in_flight", [0, 2])
+def test_an_erasure_comes_in_any_state_and_concludes_no_call(state: RunState, in_flight: int) -> None:
+    replay = begun(1, str(state))
+    replay.tracks["r"].in_flight = in_flight
+    assert step_change(replay, "recorded", "erased", K.DECISION) == []
+    assert (replay.tracks["r"].in_flight, replay.tracks["r"].state) == (in_flight, str(state))
+    assert (replay.tracks["r"].erasure_id, replay.tracks["r"].last_leaf) == (7 << 16, 7)
+    assert step_change(replay, "recorded", "erased", None)
 
 
 @pytest.mark.parametrize("state", RunState)

@@ -190,6 +190,14 @@ def test_a_broken_mark_of_a_running_run_is_found(mark: InFlight, said: str) -> N
     assert said in problems[0]
 
 
+def test_erased_marks_of_one_step_are_no_contradiction() -> None:
+    rows = _running()
+    rows.marks = [_mark("b", fingerprint=b""), _mark("b", fingerprint=b"", lane=1)]
+    assert rows.problems() == []
+    rows.marks = [_mark("b"), _mark("b", lane=1)]
+    assert rows.problems() == ["run 'r': step 'b' is in flight twice"]
+
+
 def test_an_erased_result_is_no_problem_and_a_class_that_is_gone_is_only_named() -> None:
     erased = _completed()
     erased.change(1, salt=b"", payload=b"")

@@ -106,7 +106,11 @@ RECORDS: dict[str, tuple[Forgery, int, str]] = {
     "a record less": (lambda log: log.stored.pop(2 << 16), 2, "a record that is not in the store"),
     "another payload": (lambda log: change_record(log, 2 << 16, payload=b'"free"'), 2, "is not the one whose MAC"),
     "another salt": (lambda log: change_record(log, 2 << 16, salt=b"x" * 32), 2, "is not the one whose MAC"),
-    "a salt that is gone": (lambda log: change_record(log, 2 << 16, salt=None), 2, "is not the one whose MAC"),
+    "a salt that is gone": (
+        lambda log: change_record(log, 2 << 16, salt=None),
+        2,
+        "is erased, and no decision says so",
+    ),
     "a name that is no text": (lambda log: change_record(log, 2 << 16, name=b"step"), 2, "is not the one whose MAC"),
     "another name": (lambda log: change_record(log, 2 << 16, name="steq"), 2, "is not the one whose MAC"),
     "another run": (

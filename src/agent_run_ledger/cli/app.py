@@ -10,9 +10,11 @@ import typer
 from agent_run_ledger.cli.bench import bench
 from agent_run_ledger.cli.demo import demo
 from agent_run_ledger.cli.doctor import doctor
+from agent_run_ledger.cli.erase import erase
 from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
 from agent_run_ledger.cli.metrics import metrics
+from agent_run_ledger.cli.prune import prune
 from agent_run_ledger.cli.runs_decide import cancel, quarantine, release, takeover
 from agent_run_ledger.cli.runs_explain import explain
 from agent_run_ledger.cli.runs_fork import fork
@@ -34,6 +36,8 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("init", init, "Make a store and give it authority."),
     ("verify", verify, "Check the whole log, or prove one leaf."),
     ("export", export, "Write the log as CloudEvents, one JSON line per leaf."),
+    ("erase", erase, "Erase what was recorded of a run; proofs stay."),
+    ("prune", prune, "Erase old runs that are over; proofs stay."),
     ("sql", sql, "Ask the store in SQL, read-only."),
     ("doctor", doctor, "Examine this machine, the store and its disk."),
     ("metrics", metrics, "Print the store's numbers for Prometheus."),

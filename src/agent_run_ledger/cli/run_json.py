@@ -10,6 +10,8 @@ from agent_run_ledger.ledger.run_view import AttemptView, DecisionView, RunView,
 from agent_run_ledger.ledger.values import ReadValue, read_value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_run_ledger.ledger.views import RecordView
     from agent_run_ledger.ports import InFlight, Store
     from agent_run_ledger.runs.prefix import Origin, Prefix
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 HAS_VALUE = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED)
 
 
-def run_json(view: RunView, store: Store | None) -> dict[str, object]:
-    """Return one run; with a store, the recorded values too."""
+def run_json(view: RunView, store: Store | None, kept: Mapping[str, ReadValue] | None = None) -> dict[str, object]:
+    """Return one run with the inputs that were kept; with a store, the recorded values too."""
     row = view.row
     return {
         "run_id": row.run_id,
@@ -31,6 +33,8 @@ def run_json(view: RunView, store: Store | None) -> dict[str, object]:
         "created_at": iso(row.created_at_ms),
         "updated_at": iso(row.updated_at_ms),
         "inputs": list(view.input_names),
+        "kept_inputs": None if kept is None else {name: value.stored for name, value in kept.items()},
+        "erased": view.erased,
         "policy": view.policy,
         "max_parallel": view.max_parallel,
         "attempts": [attempt_json(attempt) for attempt in view.attempts],
@@ -81,6 +85,7 @@ def decision_json(decision: DecisionView) -> dict[str, object]:
         "actor": decision.actor,
         "attempt": decision.attempt,
         "at": iso(decision.at_ms),
+        **({} if decision.records is None else {"records": decision.records}),
     }
 
 

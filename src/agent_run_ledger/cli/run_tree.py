@@ -34,6 +34,9 @@ from agent_run_ledger.ledger.step_states import StepState
 from agent_run_ledger.ledger.values import read_value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_run_ledger.ledger.values import ReadValue
     from agent_run_ledger.ledger.views import RecordView
     from agent_run_ledger.ports import InFlight, Store
 
@@ -53,8 +56,8 @@ _NAME_WIDTH = 28
 _DEPENDENCIES_WIDTH = 16
 
 
-def run_tree(view: RunView, store: Store | None) -> Tree:
-    """Return the tree of a run; with a store, the values of its records too."""
+def run_tree(view: RunView, store: Store | None, kept: Mapping[str, ReadValue] | None = None) -> Tree:
+    """Return the tree of a run with the inputs that were kept; with a store, the values of its records too."""
     row = view.row
     head = Text.assemble(
         ("run ", "bold"),
@@ -71,7 +74,11 @@ def run_tree(view: RunView, store: Store | None) -> Tree:
     if view.forks:
         forks = [f"{fork.run_id} at {fork.from_step or 'a step that is erased'} ({fork.state})" for fork in view.forks]
         tree.add(text(f"forks: {listed(forks)}"))
-    if view.input_names:
+    if view.erased:
+        tree.add(text(f"{counted(view.erased, 'record')} erased: see the decisions", "yellow"))
+    if kept is not None:
+        _add_inputs(tree, kept, full=store is not None)
+    elif view.input_names:
         tree.add(text(f"inputs: {listed(view.input_names)}"))
     if view.policy:
         tree.add(text(f"policy: {', '.join(f'{name} {value}' for name, value in view.policy.items())}"))
@@ -187,8 +194,10 @@ def _record_parts(record: RecordView) -> list[str]:
     else:
         took_ms = duration_ms(record)
         parts.append("clock changed" if took_ms is None else duration_words(took_ms))
-    if record.kind is RecordKind.RESULT:
-        parts.append("erased" if record.erased else size_words(record.stored_bytes))
+    if record.erased:
+        parts.append("erased")
+    elif record.kind is RecordKind.RESULT:
+        parts.append(size_words(record.stored_bytes))
     if record.tries > 1:
         parts.append(f"try {record.tries}")
     return parts
@@ -261,8 +270,19 @@ def _add_value(branch: Tree, store: Store, record: RecordView, *, full: bool) ->
         branch.add(Text("\n".join(lines), overflow="fold"))
 
 
+def _add_inputs(tree: Tree, kept: Mapping[str, ReadValue], *, full: bool) -> None:
+    inputs = tree.add(text("inputs, kept", "bold"))
+    for name, value in kept.items():
+        branch = inputs.add(text(name))
+        if why := value_note(value):
+            branch.add(Text(why, style="yellow" if value.intact else "bold red", overflow="fold"))
+        branch.add(Text("\n".join(value_lines(value, full=full)), overflow="fold"))
+
+
 def _decision_line(decision: DecisionView) -> Text:
     words = f"{iso(decision.at_ms)}  {decision.event} by {decision.actor}: {decision.reason}"
+    if decision.records is not None:
+        words += f" ({counted(decision.records, 'record')})"
     return text(f"{words} (attempt {decision.attempt})")
 
 

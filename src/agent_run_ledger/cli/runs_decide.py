@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.options import Actor, Db, Json, Reason, RunId, Yes
@@ -95,15 +94,7 @@ def _decision_json(row: RunRow, event: RunEvent, reason: str, actor: str) -> dic
 
 
 def _confirm(question: str, run_id: str, *, yes: bool) -> None:
-    """Ask on a terminal. Refused where the answer is not yes, Misuse where nobody is there to be asked."""
+    from agent_run_ledger.cli.confirm import confirm
     from agent_run_ledger.cli.words import clean
-    from agent_run_ledger.errors import Misuse, Refused
 
-    if yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Misuse("nobody is here to be asked", code="not_confirmed", hint="give --yes")
-    sys.stderr.write(f"{question.format(run=clean(run_id))} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused("nothing was done", code="not_confirmed")
+    confirm(question.format(run=clean(run_id)), yes=yes)

@@ -208,4 +208,6 @@ def _next_words(story: RunStory, setting: Setting) -> str:
     if story.next_answer is NextAnswer.REFUSED_UNTIL_RELEASE:
         release = run_command(setting, "release", row.run_id, "--reason ...")
         return f"it is refused until `{release}`, then it goes on."
+    if story.next_answer is NextAnswer.REFUSED_AS_ERASED:
+        return "it is refused: what it needs was erased, and nothing of it is run again. Use a new run id."
     return "it is refused for ever: use a new run id, or a fork."

@@ -63,6 +63,7 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
         "steps_recorded": summary.steps_recorded,
         "steps_total": summary.steps_total,
         "forked_from": summary.forked_from,
+        "erased": summary.erased,
         "holder": {"pid": summary.holder.pid, "host": summary.holder.host},
         "created_at": iso(row.created_at_ms),
         "updated_at": iso(row.updated_at_ms),
@@ -99,6 +100,8 @@ def _print_table(page: list[RunSummary]) -> None:
     for summary in page:
         row = summary.row
         state = text(state_words(row.state, summary.live), STATE_STYLES[row.state])
+        if summary.erased:
+            state.append(" · erased", "dim")
         if row.reason:
             state.append_text(text(f" · {first_line(row.reason)}", "dim"))
         total = "?" if summary.steps_total is None else str(summary.steps_total)

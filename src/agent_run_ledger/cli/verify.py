@@ -98,6 +98,7 @@ def _report_json(report: Report, noted: Noted | None, extends: bool | None) -> d
         "ok": report.ok and extends is not False,
         "leaves": report.leaves,
         "records": report.records,
+        "erased": report.erased,
         "runs": report.runs,
         "log_id": report.log_id_hex,
         "root_hex": report.root_hex,
@@ -112,7 +113,7 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, whe
     say(f"store    {clean(where)}")
     say(f"log id   {report.log_id_hex}")
     say(f"leaves   {report.leaves:,}")
-    say(f"records  {report.records:,}")
+    say(f"records  {report.records:,}{f', of which {report.erased:,} are erased' if report.erased else ''}")
     say(f"runs     {report.runs:,}")
     say(f"root     {report.root_hex or 'none: leaves are missing'}")
     if noted is not None:

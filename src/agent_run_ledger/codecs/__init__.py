@@ -1,7 +1,7 @@
 """Values to bytes and back, type-exact, never pickle."""
 
 from agent_run_ledger.codecs.annotations import refused_annotation
-from agent_run_ledger.codecs.packing import Packed, pack, unpack, value_digest
+from agent_run_ledger.codecs.packing import Packed, pack, unpack, unpack_without, value_digest
 from agent_run_ledger.codecs.refusal import NotFinite
 from agent_run_ledger.codecs.registry import register_codec
 from agent_run_ledger.codecs.rescue import readable
@@ -19,5 +19,6 @@ __all__ = [
     "register_codec",
     "tree",
     "unpack",
+    "unpack_without",
     "value_digest",
 ]

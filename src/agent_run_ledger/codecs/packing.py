@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import orjson
 
 from agent_run_ledger.codecs.equality import difference
-from agent_run_ledger.codecs.plain import has_whole_float, is_plain
+from agent_run_ledger.codecs.plain import TAG, has_whole_float, is_plain
 from agent_run_ledger.codecs.refusal import type_name
 from agent_run_ledger.codecs.tagging import STRICT, Writer, plain_bytes, tagged_bytes, tree, write
 from agent_run_ledger.codecs.untagging import decode
@@ -69,8 +69,31 @@ def unpack(encoding: int, payload: bytes, *, limit_bytes: int = MAX_PAYLOAD_BYTE
 
     Opens at most `limit_bytes`. Raises Tampered for bytes that are no packed value, and what `decode` raises.
     """
+    return decode(_opened(encoding, payload, limit_bytes))
+
+
+def unpack_without(encoding: int, payload: bytes, member: str) -> tuple[object, bytes | None]:
+    """Return the value of a packed dict without one member, and that member's own stored form; None where it has none.
+
+    So what a program keeps in the dict can be read where a class in that member is gone. Raises what `unpack` raises.
+    """
+    opened = _opened(encoding, payload, MAX_PAYLOAD_BYTES)
+    if orjson.dumps(member) not in opened:
+        return decode(opened), None
+    try:
+        loaded: object = orjson.loads(opened)
+    except ValueError as error:
+        raise Tampered(f"a stored value is no JSON: {error}", code="damaged_value") from error
+    members = cast("dict[str, object]", loaded) if type(loaded) is dict else {}
+    if TAG in members or member not in members:
+        return decode(opened), None
+    kept = orjson.dumps(members.pop(member))
+    return decode(orjson.dumps(members)), kept
+
+
+def _opened(encoding: int, payload: bytes, limit_bytes: int) -> bytes:
     if encoding == RAW:
-        return decode(payload)
+        return payload
     if encoding != ZLIB:
         raise Tampered(f"a stored value has the unknown encoding {encoding}", code="damaged_value")
     inflater = zlib.decompressobj()
@@ -82,7 +105,7 @@ def unpack(encoding: int, payload: bytes, *, limit_bytes: int = MAX_PAYLOAD_BYTE
         raise Tampered(f"a stored value opens to more than {limit_bytes:,} bytes", code="too_large")
     if not inflater.eof or inflater.unused_data:
         raise Tampered("a stored value is cut short or has bytes after its end", code="damaged_value")
-    return decode(encoded)
+    return encoded
 
 
 def value_digest(value: object) -> bytes:

@@ -8,6 +8,8 @@ from enum import IntEnum
 
 RECORD_DOMAIN = b"agent-run-ledger/record/v1\n"
 SALT_BYTES = 32
+KEPT_INPUTS = "kept_inputs"
+"""Where a START record's content keeps the inputs' values, if it does."""
 
 
 class RecordKind(IntEnum):

@@ -27,8 +27,12 @@ STEP_KINDS: Final[Mapping[tuple[str, str], RecordKind | None]] = {
     (CallState.STARTED.value, CallState.FAILED.value): RecordKind.ERROR,
     (CallState.STARTED.value, CallState.ABANDONED.value): RecordKind.ABANDONED,
     (CallState.STARTED.value, CallState.RESCUED.value): RecordKind.RESCUED,
+    (CallState.RECORDED.value, CallState.ERASED.value): RecordKind.DECISION,
 }
-"""Which record goes with a change of a call; None: no record. Every other pair is refused."""
+"""Which record goes with a change of calls; None: no record. Every other pair is refused.
+
+The last one, an erasure, speaks of many calls at once: it concludes none and can come in any state of the run.
+"""
 
 
 def _run_kinds() -> dict[tuple[str, str], frozenset[RecordKind]]:
@@ -51,10 +55,10 @@ def lawful_kind(type_: str, old: str, new: str) -> RecordKind | None:
 
 
 class Track:
-    """Where the log leaves one run. `in_flight` counts calls started and not concluded."""
+    """Where the log leaves one run. `in_flight` counts calls started and not concluded, `erasure_id` is the last."""
 
-    __slots__ = ("attempt", "end_record_id", "first_start_id", "generation", "in_flight", "last_leaf", "last_start_id",
-                 "row_seen", "state")  # fmt: skip
+    __slots__ = ("attempt", "end_record_id", "erasure_id", "first_start_id", "generation", "in_flight", "last_leaf",
+                 "last_start_id", "row_seen", "state")  # fmt: skip
 
     def __init__(self, state: str) -> None:
         self.state = state
@@ -65,6 +69,7 @@ class Track:
         self.first_start_id: int | None = None
         self.last_start_id: int | None = None
         self.end_record_id: int | None = None
+        self.erasure_id: int | None = None
         self.row_seen = False
 
 
@@ -110,9 +115,12 @@ class Replay:
         return wrong
 
     def step_change(
-        self, uid: str, old: str, new: str, generation: int, *, kind: RecordKind | None, leaf_index: int
+        self, uid: str, old: str, new: str, generation: int, *, kind: RecordKind | None, record_id: int
     ) -> list[str]:
-        """Follow a change of one call of a run and return what is wrong with it; `kind` is its record's."""
+        """Follow a change of calls of a run and return what is wrong with it; `kind` is its record's.
+
+        `record_id` is the place of the change, whether or not it has a record.
+        """
         wrong: list[str] = []
         if (old, new) not in STEP_KINDS:
             wrong.append(f"a call never goes from {old} to {new}")
@@ -127,11 +135,14 @@ class Replay:
             if track.state != RunState.RUNNING.value:
                 wrong.append(f"a call was started while the run was {track.state}")
             track.in_flight += 1
+        elif new == CallState.ERASED.value:
+            if kind is RecordKind.DECISION:
+                track.erasure_id = record_id
         elif track.in_flight == 0:
             wrong.append("a call was concluded that was not in flight")
         else:
             track.in_flight -= 1
-        track.last_leaf = leaf_index
+        track.last_leaf = record_id >> 16
         return wrong
 
 

@@ -33,6 +33,7 @@ class BoundRun:
         on_change: OnChange,
         wait_s: float,
         takeover: bool,
+        keep_inputs: bool = False,
     ) -> None:
         self.run_id = run_id
         self._opened = opened
@@ -42,6 +43,7 @@ class BoundRun:
         self._on_change = on_change
         self._wait_s = wait_s
         self._takeover = takeover
+        self._keep_inputs = keep_inputs
 
     def execute(self, /, **inputs: Any) -> Any:
         """Run the pipeline, or go on where it was, and return its result.
@@ -120,6 +122,7 @@ class BoundRun:
             policy=None if self._policy is None else self._policy.as_stored(),
             wait_s=self._wait_s,
             takeover=self._takeover,
+            keep_inputs=self._keep_inputs,
         )
 
 

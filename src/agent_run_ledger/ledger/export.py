@@ -20,7 +20,7 @@ PREFIX = "agent-run-ledger"
 WINDOW = 256
 """Leaves read at once: a tile's worth, with their records one at a time."""
 
-_STEP_WORDS = {"started", "recorded", "failed", "abandoned", "rescued"}
+_STEP_WORDS = {"started", "recorded", "failed", "abandoned", "rescued", "erased"}
 _DECISION_WORDS = {"quarantine": "quarantined", "release": "released", "takeover": "taken_over", "cancel": "cancelled"}
 
 

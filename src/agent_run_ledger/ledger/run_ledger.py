@@ -44,6 +44,7 @@ class RunLedger:
     `max_payload_bytes`: the largest value a record may hold, encoded and before compression. `on_change`: what a
     step does whose fingerprint differs from its record, "rerun" or "refuse". `durability`: "full" or "extra".
     `observers`: who is told what happens in the runs, see `ports.Observer`.
+    `keep_inputs`: whether the inputs' values are kept with the run, and not only digests of them.
 
     Nothing is opened before the first run. Thread-safe; a context manager that closes the store.
     """
@@ -60,6 +61,7 @@ class RunLedger:
         on_change: str = "rerun",
         durability: str = "full",
         observers: Iterable[Observer] = (),
+        keep_inputs: bool = False,
         steps: Iterable[Step[..., Any]] = (),
     ) -> None:
         if policy is not None and not isinstance(policy, LoopDetectorPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -75,6 +77,7 @@ class RunLedger:
         self.policy = policy
         self.max_parallel = max_parallel
         self.on_change = parse_on_change(on_change)
+        self.keep_inputs = bool(keep_inputs)
         self._opened = OpenedStore(
             self.db_path,
             create=create,
@@ -166,6 +169,7 @@ class RunLedger:
             on_change=self.on_change if on_change is None else parse_on_change(on_change),
             wait_s=wait_s,
             takeover=takeover,
+            keep_inputs=self.keep_inputs,
         )
 
     def store_gauges(self) -> StoreGauges | None:

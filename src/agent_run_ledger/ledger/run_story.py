@@ -32,6 +32,7 @@ class NextAnswer(StrEnum):
     BUSY = "busy"
     REFUSED_UNTIL_RELEASE = "refused_until_release"
     REFUSED_FOR_EVER = "refused_for_ever"
+    REFUSED_AS_ERASED = "refused_as_erased"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +168,8 @@ def _code_differs(now: StepDefinition, before: StepDefinition | None) -> bool:
 
 
 def _next_answer(run: RunView) -> NextAnswer:
+    if run.is_refused and run.row.state not in (RunState.CANCELLED, RunState.QUARANTINED):
+        return NextAnswer.REFUSED_AS_ERASED
     if run.row.state is RunState.COMPLETED:
         return NextAnswer.RETURNS_RECORD
     if run.row.state is RunState.CANCELLED:

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import orjson
 
-from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.erasure import EVENTS
+from agent_run_ledger.kernel.record import KEPT_INPUTS, Record, RecordKind
 from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.step_states import StepDefinition, StepState, settle
 from agent_run_ledger.ledger.views import (
@@ -47,6 +48,7 @@ class AttemptEnd(StrEnum):
 class AttemptView:
     """One attempt. `ended_at_ms` is None where nothing was recorded at its end; `reason` names what it failed at.
 
+    `is_erased`: its START is, and with it who held it and its graph: `steps` are those that its records name.
     `clock_changed`: the clock of its process and that of the log were so far apart at its start, or its end lies so
     far before it, that their difference is no duration. `is_fork`: it is the making of the fork, in which nothing ran.
     """
@@ -60,6 +62,7 @@ class AttemptView:
     reason: str
     steps: tuple[StepDefinition, ...]
     clock_changed: bool
+    is_erased: bool = False
     is_fork: bool = False
 
 
@@ -74,13 +77,17 @@ class ForkView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionView:
-    """What a person did to the run, during or after which attempt."""
+    """What a person did to the run, during or after which attempt.
+
+    `records`: how many an erasure erased, None for other decisions; the batches of one erasure are one decision here.
+    """
 
     event: str
     reason: str
     actor: str
     attempt: int
     at_ms: int
+    records: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,8 @@ class RunView:
     """One run. `used` holds the record ids its result rests on, None where it is not completed.
 
     `prefix` is what it refers to, None where it is no fork; `forks` are the runs forked from it, oldest first.
+    `erased` counts its erased records; `is_refused` says whether an `execute` is refused for them. `kept_inputs_id` is
+    the START record that keeps the inputs' values, None where none does.
     """
 
     row: RunRow
@@ -115,6 +124,9 @@ class RunView:
     policy: Mapping[str, Any] | None
     max_parallel: int | None
     input_names: tuple[str, ...]
+    erased: int
+    is_refused: bool
+    kept_inputs_id: int | None
     prefix: Prefix | None = None
     forks: tuple[ForkView, ...] = ()
 
@@ -134,6 +146,7 @@ def view_run(store: Store, row: RunRow) -> RunView:
         told.add_referenced(row, prefix)
     for stored in reader.records(row.row_id, kinds=tuple(RecordKind)):
         told.add(stored)
+    told.describe_erased_starts()
     attempts = _attempts(told, row, live)
     content = told.last_start
     inputs = content.get("inputs")
@@ -149,8 +162,24 @@ def view_run(store: Store, row: RunRow) -> RunView:
         policy=cast("dict[str, Any]", policy) if isinstance(policy, dict) else None,
         max_parallel=max_parallel if isinstance(max_parallel, int) else None,
         input_names=tuple(cast("dict[str, object]", inputs)) if isinstance(inputs, dict) else (),
+        erased=len(told.erased),
+        is_refused=_is_refused(told, row, attempts),
+        kept_inputs_id=told.kept_inputs_id,
         prefix=prefix,
         forks=tuple(_fork(reader, fork) for fork in reader.forks_of(row.row_id)),
+    )
+
+
+def _is_refused(told: _Told, row: RunRow, attempts: Sequence[AttemptView]) -> bool:
+    if not told.erased:
+        return False
+    if row.start_record_id in told.erased:
+        return True
+    if row.state is RunState.COMPLETED:
+        return not told.erased.isdisjoint(told.results)
+    defined = {step.name for step in attempts[-1].steps} if attempts else set[str]()
+    return any(
+        record.erased and record.kind is RecordKind.RESULT for name in defined for record in told.by_step.get(name, ())
     )
 
 
@@ -171,6 +200,9 @@ class _Told:
         self.last_start: Mapping[str, Any] = {}
         self.used: frozenset[int] | None = None
         self.code_changed: tuple[str, ...] = ()
+        self.erased: set[int] = set()
+        self.results: frozenset[int] = frozenset()
+        self.kept_inputs_id: int | None = None
 
     def add_referenced(self, row: RunRow, prefix: Prefix) -> None:
         """Take in the records of other runs that this one refers to; they come before its own."""
@@ -183,26 +215,49 @@ class _Told:
     def add(self, stored: StoredRecord) -> None:
         """Take in one record."""
         record = stored.record
+        if stored.erased:
+            self.erased.add(stored.record_id)
         if record.kind is RecordKind.START:
             self._add_start(stored)
         elif record.kind is RecordKind.END:
             self._add_end(stored)
         elif record.kind is RecordKind.DECISION:
-            content = record_content(record)
-            self.decisions.append(
-                DecisionView(
-                    event=record.name,
-                    reason=str(content.get("reason", "")),
-                    actor=str(content.get("actor", "")),
-                    attempt=record.attempt,
-                    at_ms=record.ended_at_ms,
-                )
-            )
+            self._add_decision(record)
         else:
             self.by_step.setdefault(record.name, []).append(view_record(stored))
 
+    def describe_erased_starts(self) -> None:
+        """Let the records tell which steps an attempt had whose START is erased: those that were recorded by then."""
+        for at, start in enumerate(self.starts):
+            if start.is_erased:
+                names = [
+                    n for n, all_of_it in self.by_step.items() if any(r.attempt <= start.number for r in all_of_it)
+                ]
+                self.starts[at] = replace(start, steps=tuple(map(StepDefinition.unknown, names)))
+
+    def _add_decision(self, record: Record) -> None:
+        content = record_content(record)
+        count = content.get("count") if record.name in EVENTS else None
+        decision = DecisionView(
+            event=record.name,
+            reason=str(content.get("reason", "")),
+            actor=str(content.get("actor", "")),
+            attempt=record.attempt,
+            at_ms=record.ended_at_ms,
+            records=count if isinstance(count, int) else None,
+        )
+        before = self.decisions[-1] if self.decisions else None
+        if before is not None and before.records is not None and decision.records is not None:
+            records = before.records + decision.records
+            if replace(before, at_ms=decision.at_ms, records=records) == replace(decision, records=records):
+                decision = replace(decision, records=records)
+                self.decisions.pop()
+        self.decisions.append(decision)
+
     def _add_start(self, stored: StoredRecord) -> None:
         self.last_start = content = record_content(stored.record)
+        if self.kept_inputs_id is None and KEPT_INPUTS in content:
+            self.kept_inputs_id = stored.record_id
         change, time_ms = self._leaf(stored)
         generation = change.get("generation")
         started_at_ms = stored.record.started_at_ms
@@ -216,6 +271,7 @@ class _Told:
                 end=AttemptEnd.UNKNOWN,
                 reason="",
                 steps=StepDefinition.parse_all(content.get("steps")),
+                is_erased=stored.erased,
                 clock_changed=time_ms is not None and abs(time_ms - started_at_ms) > CLOCK_TOLERANCE_MS,
                 is_fork=told_prefix(content) is not None,
             )
@@ -228,6 +284,9 @@ class _Told:
         content = record_content(stored.record)
         if end is AttemptEnd.COMPLETED:
             self.used = frozenset(item for item in _listed(content.get("used")) if isinstance(item, int))
+            results = content.get("results")
+            named = cast("dict[str, object]", results).values() if isinstance(results, dict) else ()
+            self.results = frozenset(item for item in named if isinstance(item, int))
             self.code_changed = tuple(map(str, _listed(content.get("code_changed"))))
 
     def _leaf(self, stored: StoredRecord) -> tuple[Mapping[str, object], int | None]:

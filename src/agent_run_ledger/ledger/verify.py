@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
+from typing import Any, cast
 
-from agent_run_ledger import codecs
 from agent_run_ledger.errors import LedgerError, Misuse, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
 from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_consistency
 from agent_run_ledger.kernel.record import record_mac
 from agent_run_ledger.kernel.replay import Replay, Track, lawful_kind
+from agent_run_ledger.kernel.states import CallState
 from agent_run_ledger.kernel.tiles import TILE_WIDTH
+from agent_run_ledger.ledger.erased import ErasedRecords
 from agent_run_ledger.ledger.proofs import consistency_proof
 from agent_run_ledger.ledger.regrown import RegrownTree
+from agent_run_ledger.ledger.views import record_content
 from agent_run_ledger.ports import Event, Head, Reader, RunRow, StoredRecord
 
 MAX_PROBLEMS = 100
@@ -43,11 +45,13 @@ class Problem:
 class Report:
     """What was read and what is wrong. `root_hex` is the recomputed root, "" where leaves are missing.
 
+    `erased` of the `records` are erased, each by a decision unless `problems` says otherwise.
     `problems` has the first MAX_PROBLEMS of `problem_count`.
     """
 
     leaves: int
     records: int
+    erased: int = 0
     runs: int
     log_id_hex: str
     root_hex: str
@@ -67,12 +71,14 @@ def verify_log(
 
     Trusted is nothing but the envelopes' bytes: leaf hashes, tiles, frontier, MACs, the states of every run and its
     row are recomputed from them. `log_id` (16 bytes) is the log that is meant; without it the first leaf decides.
-    `progress` gets (leaves read, leaves in all). Memory: a third of a KiB for each run, and nothing for a leaf.
+    `progress` gets (leaves read, leaves in all). Memory: a third of a KiB for each run, 41 bytes for each erased
+    record, and nothing for a leaf.
     A log that grows meanwhile is followed; raises Unavailable where one run changes faster than it can be read.
     """
     audit = _Audit(reader, log_id, progress)
     audit.follow()
     audit.compare_rows()
+    audit.settle_erasures()
     audit.look_for_strays()
     return audit.report()
 
@@ -101,6 +107,7 @@ class _Audit:
         self._envelopes = EnvelopeCheck(log_id)
         self._replay = Replay()
         self._tree = RegrownTree(reader)
+        self._erased = ErasedRecords(reader)
         self._head: Head | None = None
         self._size = 0
         self._at = 0
@@ -116,6 +123,7 @@ class _Audit:
         return Report(
             leaves=self._leaves,
             records=self._records,
+            erased=self._erased.count,
             runs=len(self._replay.tracks),
             log_id_hex=self._envelopes.log_id_hex or "",
             root_hex="" if frontier is None else root(self._leaves, frontier).hex(),
@@ -171,6 +179,16 @@ class _Audit:
             if not track.row_seen and (track.first_start_id or 0) >> 16 < listed_at:
                 readable = " that can be read" if self._rows_unreadable else ""
                 self._note(track.last_leaf, f"run {uid} is in the log and has no row{readable}")
+
+    def settle_erasures(self) -> None:
+        """Report erased records that no decision explains, when every decision is read that could."""
+        for _ in range(_SETTLE_TRIES):
+            before = self._at
+            self.follow()
+            if self._erased.is_settled or self._at == before:
+                break
+        for record_id, text in self._erased.unexplained():
+            self._note(record_id >> 16, text)
 
     def look_for_strays(self) -> None:
         """Report leaves, records and tiles beyond the head or before the first leaf, and marks without a run."""
@@ -233,16 +251,16 @@ class _Audit:
         for position, change in enumerate(changes):
             stored = own.pop(position, None)
             mac = change.get("mac")
-            if stored is not None or mac is not None:
-                self._check_record(index, position, change["id"], mac, stored)
             uid, old, new, generation = change["id"], change["old"], change["new"], change["generation"]
+            if stored is not None or mac is not None:
+                self._check_record(index, position, change, stored)
             kind = None if stored is None else stored.record.kind
             if stored is None and mac is not None:
                 kind = lawful_kind(change["type"], old, new)  # that the record is missing is said once
+            place = index << 16 | position
             if change["type"] == "step":
-                wrong = self._replay.step_change(uid, old, new, generation, kind=kind, leaf_index=index)
+                wrong = self._replay.step_change(uid, old, new, generation, kind=kind, record_id=place)
             elif change["type"] == "run":
-                place = index << 16 | position
                 wrong = self._replay.run_change(uid, old, new, generation, kind=kind, record_id=place)
             else:
                 continue
@@ -251,7 +269,8 @@ class _Audit:
         for position in own:
             self._note(index, f"a record at position {position}, where the leaf has no change")
 
-    def _check_record(self, index: int, position: int, uid: str, mac: str | None, stored: StoredRecord | None) -> None:
+    def _check_record(self, index: int, position: int, change: Mapping[str, Any], stored: StoredRecord | None) -> None:
+        uid, mac = change["id"], change.get("mac")
         if stored is None:
             self._note(index, f"change {position} has the MAC of a record that is not in the store")
             return
@@ -259,6 +278,9 @@ class _Audit:
             self._note(index, f"change {position} has a record and no MAC of it")
             return
         record = stored.record
+        if stored.erased:
+            self._note_all(index, self._erased.note(uid, stored))
+            return
         try:
             same = record_mac(record).hex() == mac
         except (AttributeError, OverflowError, *_UNREADABLE):
@@ -267,6 +289,8 @@ class _Audit:
             self._note(index, f"the record at position {position} is not the one whose MAC the leaf has")
         elif record.run_uid.hex() != uid:
             self._note(index, f"the record at position {position} belongs to another run than its change")
+        elif change["new"] == CallState.ERASED.value:
+            self._note_all(index, self._erased.settle(uid, stored))
 
     def _look_again(self, run_id: str) -> None:
         """Compare one run until the log did not move it between two looks; then a difference is a problem."""
@@ -310,17 +334,23 @@ class _Audit:
             return
         try:
             record = self._reader.record(track.first_start_id).record
-            content = codecs.unpack(record.encoding, record.payload)
+            is_erased = not record.salt
+            if is_erased and track.erasure_id is not None:  # its erasure says it too
+                record = self._reader.record(track.erasure_id).record
+            content = record_content(record)
         except (LedgerError, *_UNREADABLE):  # said when the record itself was read
             return
-        if isinstance(content, dict) and "run_id" in content:
-            yield "run_id", row.run_id, cast("dict[str, object]", content)["run_id"]
-            yield "the run it was forked from", *self._forked_from(row, cast("dict[str, object]", content))
+        if "run_id" in content:
+            yield "run_id", row.run_id, content["run_id"]
+            fork = content.get("fork")
+            in_log = cast("dict[str, object]", fork).get("run_uid") if isinstance(fork, dict) else None
+            yield (
+                "the run it was forked from",
+                *self._forked_from(row, content.get("forked_from") if is_erased else in_log),
+            )
 
-    def _forked_from(self, row: RunRow, content: dict[str, object]) -> tuple[object, object]:
-        """Return the uid of the run that the row names as the one it was forked from, and the one its START names."""
-        fork = content.get("fork")
-        in_log = cast("dict[str, object]", fork).get("run_uid") if isinstance(fork, dict) else None
+    def _forked_from(self, row: RunRow, in_log: object) -> tuple[object, object]:
+        """Return the uid of the run that the row names as the one it was forked from, and what the log says of it."""
         if row.forked_from_row_id is None:
             return None, in_log
         try:

@@ -35,6 +35,7 @@ class RunSummary:
     """One run at a glance. `live` is None where nobody can say; `steps_total` is None where the graph is erased.
 
     `forked_from` is the run id of the run it was forked from, None where it is no fork.
+    `erased`: whether the run was erased as a whole, or is about to be: its last START is.
     """
 
     row: RunRow
@@ -43,6 +44,7 @@ class RunSummary:
     steps_recorded: int
     steps_total: int | None
     forked_from: str | None = None
+    erased: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,8 @@ def list_runs(store: Store, *, state: RunState | None, before: str | None, limit
 def summarise(store: Store, row: RunRow) -> RunSummary:
     """Return the summary of one run. A start of it elsewhere is not disturbed."""
     reader = store.reader()
-    steps = content_of(reader, row.last_start_record_id).get("steps")
+    start = None if row.last_start_record_id is None else reader.record(row.last_start_record_id)
+    steps = None if start is None else record_content(start.record).get("steps")
     defined = _names(cast("list[object]", steps)) if isinstance(steps, list) else None
     forked_from, prefix = None, None
     if row.forked_from_row_id is not None:
@@ -110,6 +113,7 @@ def summarise(store: Store, row: RunRow) -> RunSummary:
         steps_recorded=_recorded(reader, row, defined, frozenset(prefix.records if prefix else ())),
         steps_total=None if defined is None else len(defined),
         forked_from=forked_from,
+        erased=start is not None and start.erased,
     )
 
 

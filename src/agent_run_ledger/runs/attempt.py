@@ -7,7 +7,7 @@ import shlex
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ import orjson
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse, RunBusy, RunCancelled, RunQuarantined, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope import Change
-from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.record import KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import CallState, RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
 from agent_run_ledger.runs.inputs import Inputs
@@ -40,11 +40,17 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What the program says of a run when an attempt starts: plain values, kept in the START record."""
+    """What the program says of a run when an attempt starts: plain values, kept in the START record.
+
+    `order_only`: per step, the dependencies whose results it does not take. `keep_inputs`: whether the inputs' values
+    are kept too, where the run's first START does not have them.
+    """
 
     steps: list[list[object]]
     policy: Mapping[str, object] | None
     max_parallel: int
+    order_only: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
+    keep_inputs: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +96,7 @@ def open_attempt(
     finished = finished_run(context, run_id, inputs)
     if finished is not None:
         return finished
-    lock = _lock(context, run_id)
+    lock = try_lock(context.store, run_id)
     if lock is None and not takeover and not _was_taken_over(context.store, run_id):
         raise _busy(context, run_id)
     try:
@@ -118,14 +124,14 @@ def finished_run(context: Context, run_id: str, inputs: Inputs) -> Finished | No
     return Finished(row=row)
 
 
-def _lock(context: Context, run_id: str) -> RunLock | None:
+def try_lock(store: Store, run_id: str) -> RunLock | None:
     """Try a few times within milliseconds: a tool that asks whether the run is live holds its lock for an instant."""
     for pause_s in LOCK_PAUSES_S:
-        lock = context.store.lock_run(run_id)
+        lock = store.lock_run(run_id)
         if lock is not None:
             return lock
         time.sleep(pause_s)
-    return context.store.lock_run(run_id)
+    return store.lock_run(run_id)
 
 
 def _was_taken_over(store: Store, run_id: str) -> bool:
@@ -165,16 +171,27 @@ def _refuse_stopped(store: Store, row: RunRow) -> None:
 def _refuse_changed(context: Context, row: RunRow, inputs: Inputs) -> None:
     """Refuse inputs other than those the run was started with."""
     detail, salt = start_detail(context.store, row)
-    inputs.refuse_changed(row.run_id, detail["inputs"], salt)
+    inputs.refuse_changed(row.run_id, detail["inputs"], salt, kept=lambda: kept_inputs(context.store, row) or {})
 
 
 def start_detail(store: Store, row: RunRow) -> tuple[Mapping[str, Any], bytes]:
-    """Return the first START record's content and its salt."""
+    """Return the first START record's content without the kept inputs, and its salt. Refused("erased")."""
+    record = _first_start(store, row)
+    detail, _ = codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)
+    return cast("Mapping[str, Any]", detail), record.salt
+
+
+def kept_inputs(store: Store, row: RunRow) -> dict[str, Any] | None:
+    """Return the inputs' values of a run whose first START keeps them, else None. Raises what `decode` raises."""
+    record = _first_start(store, row)
+    _, kept = codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)
+    return None if kept is None else cast("dict[str, Any]", codecs.decode(kept))
+
+
+def _first_start(store: Store, row: RunRow) -> Record:
     if row.start_record_id is None:
         raise Tampered(f"run {row.run_id!r} has no START record", hint="run `arl verify`")
-    record = record_of_run(store, row, row.start_record_id, RecordKind.START)
-    detail = cast("Mapping[str, Any]", codecs.unpack(record.encoding, record.payload))
-    return detail, record.salt
+    return record_of_run(store, row, row.start_record_id, RecordKind.START)
 
 
 def _busy(context: Context, run_id: str) -> RunBusy:
@@ -202,7 +219,7 @@ def _start(
 ) -> RunRow | None:
     """Commit one START. None when the run changed since `before` was read."""
     salt = context.entropy.token(SALT_BYTES)
-    content = {
+    content: dict[str, object] = {
         "run_id": run_id,
         "inputs": inputs.stored(salt),
         "steps": definition.steps,
@@ -210,6 +227,10 @@ def _start(
         "max_parallel": definition.max_parallel,
         "holder": holder(),
     }
+    if definition.order_only:
+        content["order_only"] = definition.order_only
+    if definition.keep_inputs and not _keeps_inputs(context.store, before):
+        content[KEPT_INPUTS] = inputs.kept(limit_bytes=context.limit_bytes)
     packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
     run_uid = context.entropy.uuid7() if before is None else before.run_uid
     now_ms = context.clock.now_ms()
@@ -231,6 +252,14 @@ def _start(
         return _write_start(tx, context, run_id, before, record)
 
     return context.store.transact(context.entropy.uuid7(), write)
+
+
+def _keeps_inputs(store: Store, row: RunRow | None) -> bool:
+    """Return whether the first START of a run, checked before, keeps the inputs, which all its attempts share."""
+    if row is None:
+        return False
+    record = _first_start(store, row)
+    return codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)[1] is not None
 
 
 def _write_start(tx: Tx, context: Context, run_id: str, before: RunRow | None, record: Record) -> RunRow:

@@ -20,7 +20,7 @@ from agent_run_ledger.runs.explain import Verdict, explain_steps
 from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
-from agent_run_ledger.runs.leaf_check import load_value, record_of_run
+from agent_run_ledger.runs.leaf_check import erased_step, load_value, record_of_run
 from agent_run_ledger.runs.pipeline import Pipeline, diverged
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
@@ -52,6 +52,7 @@ class Request:
     policy: Mapping[str, object] | None
     wait_s: float
     takeover: bool
+    keep_inputs: bool = False
 
 
 class Session:
@@ -84,8 +85,15 @@ class Session:
             return finished
         if resolver is None:
             raise Misuse(f"run {request.run_id!r} changed while it was looked at", code="run_contended")
+        self._refuse_erased(resolver)
         self._refuse_divergence(resolver)
-        definition = Definition(steps=resolver.described(), policy=request.policy, max_parallel=request.max_parallel)
+        definition = Definition(
+            steps=resolver.described(),
+            policy=request.policy,
+            max_parallel=request.max_parallel,
+            order_only=resolver.order_only(),
+            keep_inputs=request.keep_inputs,
+        )
         opened = open_attempt(
             context, request.run_id, inputs=self._inputs, definition=definition, takeover=request.takeover
         )
@@ -105,6 +113,19 @@ class Session:
             max_parallel=request.max_parallel,
         )
         return None
+
+    def _refuse_erased(self, resolver: Resolver) -> None:
+        """Raise Refused before anything is written where a step of this pipeline has an erased result."""
+        reader = self._context.store.reader()
+        row = reader.find_run(self._request.run_id)
+        if row is None:
+            return
+        gone = set(reader.erased_names(row.row_id))
+        if row.forked_from_row_id is not None and (prefix := prefix_of(self._context.store, row)) is not None:
+            gone.update(key.name for key in reader.keys_of(list(prefix.record_ids)) if key.erased)
+        for step in resolver.steps if gone else ():
+            if step.name in gone:
+                raise erased_step(row.run_id, step.name)
 
     def _refuse_divergence(self, resolver: Resolver) -> None:
         """Raise Diverged before anything is written, as far as the recorded results tell."""
@@ -156,7 +177,7 @@ class Session:
 
 
 def completed_result(context: Context, row: RunRow) -> Any:
-    """Return what a completed run returned: one value, or a dict by step name."""
+    """Return what a completed run returned: one value, or a dict by step name. Refused("erased") where one is gone."""
     if row.end_record_id is None:
         raise Tampered(f"run {row.run_id!r} is completed and has no END record", hint="run `arl verify`")
     end = record_of_run(context.store, row, row.end_record_id, RecordKind.END)

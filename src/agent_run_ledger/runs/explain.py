@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from agent_run_ledger.kernel.binding import ResultSource
 from agent_run_ledger.ports import RecordKey, RunRow, Store
+from agent_run_ledger.runs.calls import ROOT_SCOPE
 from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.leaf_check import load_value
 from agent_run_ledger.runs.prefix import Origin, Prefix, lineage, origin_of
@@ -16,11 +16,12 @@ from agent_run_ledger.runs.resolver import Resolver
 
 
 class Verdict(StrEnum):
-    """What would happen to a step."""
+    """What would happen to a step. ERASED: its record or the run's start was erased, so the run is refused."""
 
     RESTORED = "restored"
     RUNS = "runs"
     DEPENDS = "depends"
+    ERASED = "erased"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def explain_new(resolver: Resolver) -> list[StepExplanation]:
     """Return one explanation per step of a run that has not begun, in the order they would run."""
     explained: list[StepExplanation] = []
     for index in resolver.plan.order:
-        taken = tuple(resolver.steps[at].name for at in _results_taken(resolver, index))
+        taken = tuple(resolver.steps[at].name for at in resolver.results_taken(index))
         verdict = Verdict.DEPENDS if taken else Verdict.RUNS
         explained.append(StepExplanation(name=resolver.steps[index].name, verdict=verdict, waits_for=taken))
     return explained
@@ -51,13 +52,17 @@ def explain_new(resolver: Resolver) -> list[StepExplanation]:
 
 def explain_steps(store: Store, row: RunRow, resolver: Resolver) -> list[StepExplanation]:
     """Return one explanation per step in the order they would run. Nothing is written and no body runs."""
-    prefix = prefix_of(store, row)
+    start_is_erased = row.start_record_id is not None and store.reader().record(row.start_record_id).erased
+    prefix = None if start_is_erased else prefix_of(store, row)
     recorded = Recorded(store, keys_for(store, row, prefix), quiet=True)
     known: dict[int, RecordKey] = {}
     explained: list[StepExplanation] = []
     for index in resolver.plan.order:
         name = resolver.steps[index].name
-        taken = _results_taken(resolver, index)
+        if start_is_erased or recorded.erased(ROOT_SCOPE, name, 0) is not None:
+            explained.append(StepExplanation(name=name, verdict=Verdict.ERASED))
+            continue
+        taken = resolver.results_taken(index)
         missing = [resolver.steps[i].name for i in taken if i not in known]
         if missing:
             explained.append(StepExplanation(name=name, verdict=Verdict.DEPENDS, waits_for=tuple(missing)))
@@ -87,13 +92,3 @@ def _sources(store: Store, row: RunRow, resolver: Resolver, index: int, known: d
         parameter: (resolver.steps[at].name, partial(load_value, store, row.run_id, known[at].record_id))
         for parameter, at in resolver.result_arguments(index)
     }
-
-
-def _results_taken(resolver: Resolver, index: int) -> list[int]:
-    taken: list[int] = []
-    for _, source in resolver.plan.bindings[index].arguments:
-        if isinstance(source, ResultSource):
-            taken.append(source.step_index)
-        elif isinstance(source, tuple):
-            taken.extend(one.step_index for one in source)
-    return taken

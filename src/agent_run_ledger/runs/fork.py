@@ -9,7 +9,7 @@ from typing import Any, cast
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.envelope import Change
-from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.record import KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RunRow, Store, Tx
 from agent_run_ledger.probes import reach
@@ -88,7 +88,8 @@ def _read_parent(store: Store, run_id: str) -> _Parent:
     last = detail
     if row.last_start_record_id is not None and row.last_start_record_id != row.start_record_id:
         record = record_of_run(store, row, row.last_start_record_id, RecordKind.START)
-        last = cast("Mapping[str, Any]", codecs.unpack(record.encoding, record.payload))
+        content, _ = codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)
+        last = cast("Mapping[str, Any]", content)
     return _Parent(row=row, inputs=detail["inputs"], salt=salt, last_start=last, inherited=prefix_in(detail))
 
 
@@ -131,6 +132,7 @@ def _commit(context: Context, parent: _Parent, new_run_id: str, prefix: Prefix, 
             "max_parallel": parent.last_start["max_parallel"],
             "holder": holder(),
             FORK_KEY: prefix.stored(),
+            **{key: parent.last_start[key] for key in ("order_only",) if key in parent.last_start},
         },
     )
     reason = f"forked from {prefix.run_id!r} at step {prefix.from_step!r}; not executed yet"

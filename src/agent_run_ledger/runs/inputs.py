@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import InputsChanged, LedgerError
+from agent_run_ledger.errors import InputsChanged, LedgerError, Unstorable
 from agent_run_ledger.kernel.digests import short_digest
-from agent_run_ledger.runs.differences import is_text
+from agent_run_ledger.runs.differences import deep_difference, is_text
 
 CHILDREN_KEPT = 64
 """How many list elements (the last ones) or dict keys get a digest of their own."""
@@ -59,8 +59,30 @@ class Inputs:
             for name, digest in self.digests.items()
         }
 
-    def first_difference(self, stored: Mapping[str, Any], salt: bytes) -> str | None:
-        """Return the path of the first input that differs from a START record's detail, or None."""
+    def kept(self, *, limit_bytes: int) -> dict[str, Any]:
+        """Return a fresh copy of every input, to be kept in a START record.
+
+        Unstorable("too_large") where all of them together have more than `limit_bytes` when encoded.
+        """
+        values = {name: self.take(name) for name in self._packed}
+        size = len(codecs.encode(values))
+        if size > limit_bytes:
+            raise Unstorable(
+                f"the inputs have {size:,} bytes together when encoded, the limit is {limit_bytes:,}",
+                path="inputs",
+                type_name="dict",
+                code="too_large",
+                hint="raise max_payload_bytes, or do without keep_inputs",
+            )
+        return values
+
+    def first_difference(
+        self, stored: Mapping[str, Any], salt: bytes, *, kept: Callable[[], Mapping[str, Any]] = dict
+    ) -> str | None:
+        """Return the path of the first input that differs from a START record's detail, or None.
+
+        `kept` is asked for the values themselves where an input differs: with them the path goes to the bottom.
+        """
         now = self.stored(salt)
         for name in sorted({*now, *stored}):
             if name not in stored:
@@ -68,17 +90,32 @@ class Inputs:
             if name not in now:
                 return f"inputs.{name} (missing)"
             if stored[name]["sha256"] != now[name]["sha256"]:
-                return f"inputs.{name}{_first_child(stored[name]['children'], now[name]['children'])}"
+                child = _first_child(stored[name]["children"], now[name]["children"])
+                return f"inputs.{name}{self._deep(name, kept) or child}"
         return None
 
-    def refuse_changed(self, run_id: str, stored: Mapping[str, Any], salt: bytes) -> None:
+    def refuse_changed(
+        self,
+        run_id: str,
+        stored: Mapping[str, Any],
+        salt: bytes,
+        *,
+        kept: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         """Raise InputsChanged, naming the path, unless these are the inputs the run was started with."""
-        path = self.first_difference(stored, salt)
+        path = self.first_difference(stored, salt, kept=kept)
         if path is not None:
             raise InputsChanged(
                 f"run {run_id!r} was started with other inputs: {path} differs",
                 hint="use a new run_id for other inputs",
             )
+
+    def _deep(self, name: str, kept: Callable[[], Mapping[str, Any]]) -> str:
+        try:
+            before = kept()
+            return (deep_difference(before[name], self.take(name)) or "") if name in before else ""
+        except LedgerError:  # a class of a kept value is gone: the digests have to do
+            return ""
 
 
 def _child_digests(value: object) -> dict[str, bytes]:

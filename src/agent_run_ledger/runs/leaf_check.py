@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import LedgerError, Tampered
+from agent_run_ledger.errors import LedgerError, Refused, Tampered
 from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
 from agent_run_ledger.ports import RunRow, Store, StoredRecord
 
@@ -24,7 +24,7 @@ def load_value(
     """Return the value of a record, checked against its leaf; a class that is gone names step and class.
 
     Tampered when it is not what was recorded or, where `run_uid` is given, neither of that run nor one of the records
-    that the run refers to as a fork.
+    that the run refers to as a fork. Refused("erased") for an erased one.
     """
     stored = store.reader().record(record_id)
     check_against_leaf(store, stored)
@@ -39,7 +39,10 @@ def load_value(
 
 
 def record_of_run(store: Store, row: RunRow, record_id: int, kind: RecordKind) -> Record:
-    """Return a START or END record that a run's row names, checked against its leaf; Tampered for any other record."""
+    """Return a START or END record that a run's row names, checked against its leaf; Tampered for any other record.
+
+    Refused("erased") where it is erased.
+    """
     stored = store.reader().record(record_id)
     check_against_leaf(store, stored)
     record = stored.record
@@ -60,8 +63,31 @@ def generation_at(store: Store, record_id: int) -> int:
     raise Tampered(f"leaf {record_id >> 16} is missing", hint="run `arl verify`")
 
 
+def erased(store: Store, stored: StoredRecord) -> Refused:
+    """Return the refusal of what needs an erased record: it names the run and, where it has one, the step."""
+    run_id = store.reader().get_run(stored.run_row_id).run_id
+    if stored.record.name:
+        return erased_step(run_id, stored.record.name)
+    return _refusal(f"the start of run {run_id!r} was erased: nothing of it is restored or run again")
+
+
+def erased_step(run_id: str, step_name: str) -> Refused:
+    """Return the refusal of a call of a step whose record was erased."""
+    return _refusal(f"step {step_name!r} of run {run_id!r} was erased: it is neither restored nor run again")
+
+
+def _refusal(message: str) -> Refused:
+    hint = "to run it anew, use a new run_id; who erased it and why: `arl runs show RUN`"
+    return Refused(message, code="erased", hint=hint)
+
+
 def check_against_leaf(store: Store, stored: StoredRecord) -> None:
-    """Raise Tampered unless the record's MAC stands in its leaf."""
+    """Raise Tampered unless the record's MAC stands in its leaf; Refused("erased") for an erased one, which has none.
+
+    An erased record is never used, so here nobody asks whether a decision explains it: `arl verify` does.
+    """
+    if stored.erased:
+        raise erased(store, stored)
     try:
         mac = record_mac(stored.record).hex()
         for event in store.reader().events(first=stored.leaf_index, stop=stored.leaf_index + 1):

@@ -8,13 +8,14 @@ from typing import Any
 
 import orjson
 
-from agent_run_ledger.errors import LedgerError, Refused
+from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.digests import short_digest
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.ports import RecordKey, Store
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.differences import deep_difference
-from agent_run_ledger.runs.leaf_check import check_against_leaf, load_value
+from agent_run_ledger.runs.erased_check import check_erasures
+from agent_run_ledger.runs.leaf_check import check_against_leaf, erased, load_value
 
 log = logging.getLogger("agent_run_ledger")
 
@@ -23,36 +24,36 @@ Sources = Mapping[str, tuple[str, Callable[[], Any]]]
 
 
 class Recorded:
-    """The RESULT records of a run and of its prefix. Each one is consumed at most once per attempt."""
+    """The RESULT records of a run and of its prefix. Each one is consumed at most once per attempt.
+
+    An erased one stands for every call of its step at its place: nobody can say any more which of them it was.
+    """
 
     def __init__(self, store: Store, keys: Sequence[RecordKey], *, quiet: bool = False) -> None:
         self._store = store
         self._quiet = quiet
-        self._erased = {(key.scope, key.name, key.occurrence) for key in keys if key.erased}
-        keys = [key for key in keys if not key.erased]
         self._by_key = {(key.scope, key.name, key.fingerprint, key.occurrence): key for key in keys}
+        self._erased = {(key.scope, key.name, key.occurrence): key for key in keys if key.erased}
+        self._erasures_are_checked = False
         self._by_name: dict[str, list[RecordKey]] = {}
         self._unconsumed: dict[tuple[bytes, str], dict[int, None]] = {}
         for key in keys:
             self._by_name.setdefault(key.name, []).append(key)
             self._unconsumed.setdefault((key.scope, key.name), {})[key.record_id] = None
-        self._unchecked = {key.record_id: None for key in keys}
+        self._unchecked = {key.record_id: None for key in keys if not key.erased}
         self.code_changed: list[str] = []
 
     def take(self, identity: CallIdentity, code: bytes) -> RecordKey | None:
         """Return the record of this call and consume it, or None. Changed code is noted and warned of; reuse stays.
 
         None only when no record was made unfindable: then Tampered, for a body would run again that was recorded.
-        Refused("erased") where an erased record may have been that of this call.
+        Refused("erased") for a call that an erased record may have been of.
         """
+        gone = self.erased(identity.scope, identity.name, identity.occurrence)
+        if gone is not None:
+            raise erased(self._store, self._store.reader().record(gone.record_id))
         hit = self._by_key.get(identity.key)
         if hit is None:
-            if (identity.scope, identity.name, identity.occurrence) in self._erased:
-                raise Refused(
-                    f"step {identity.name!r} was recorded and its record is erased: it is not run again",
-                    code="erased",
-                    hint="a fork from this step, or a new run_id, runs it again",
-                )
             self._check_the_others()
             return None
         self._unconsumed[hit.scope, hit.name].pop(hit.record_id, None)
@@ -62,6 +63,10 @@ class Recorded:
             if not self._quiet:
                 log.warning("step %r: its code changed since it was recorded; the record is used", hit.name)
         return hit
+
+    def erased(self, scope: bytes, name: str, occurrence: int) -> RecordKey | None:
+        """Return the erased record that a call of this step at this place may have been of, or None."""
+        return self._erased.get((scope, name, occurrence))
 
     def why_not(self, identity: CallIdentity, sources: Sources) -> list[str] | None:
         """Return the paths in which this call differs from the latest unconsumed record of its step; None without one.
@@ -79,6 +84,11 @@ class Recorded:
     def _check_the_others(self) -> None:
         while self._unchecked:
             check_against_leaf(self._store, self._store.reader().record(self._unchecked.popitem()[0]))
+        if self._erased and not self._erasures_are_checked:
+            reader = self._store.reader()
+            for run_row_id in {reader.record(key.record_id).run_row_id for key in self._erased.values()}:
+                check_erasures(self._store, run_row_id)
+            self._erasures_are_checked = True
 
     def _deepened(self, path: str, record: Record, sources: Sources) -> str:
         parameter = path.removeprefix("arguments.")
@@ -109,6 +119,10 @@ class Begun:
         """Return whether the last such call of this step had another fingerprint than this one."""
         if self._fingerprints is None:
             abandoned = self._store.reader().records(self._run_row_id, kinds=[RecordKind.ABANDONED])
-            self._fingerprints = {(r.record.scope, r.record.name): r.record.fingerprint for r in abandoned}
+            self._fingerprints = {
+                (r.record.scope, r.record.name): r.record.fingerprint
+                for r in abandoned
+                if not r.erased and r.record.fingerprint  # a start mark may have been erased before it was abandoned
+            }
         begun = self._fingerprints.get((identity.scope, identity.name))
         return begun is not None and begun != identity.fingerprint

@@ -67,6 +67,25 @@ class Resolver:
             for step, binding in zip(self.steps, self.plan.bindings, strict=True)
         ]
 
+    def order_only(self) -> dict[str, list[str]]:
+        """Return, for each step that has such, the dependencies whose results it does not take."""
+        found: dict[str, list[str]] = {}
+        for step, binding in zip(self.steps, self.plan.bindings, strict=True):
+            taken = set(self.results_taken(binding.step_index))
+            if waits := [self.steps[i].name for i in binding.dependencies if i not in taken]:
+                found[step.name] = waits
+        return found
+
+    def results_taken(self, index: int) -> list[int]:
+        """Return the places of the steps whose results a step takes."""
+        taken: list[int] = []
+        for _, source in self.plan.bindings[index].arguments:
+            if isinstance(source, ResultSource):
+                taken.append(source.step_index)
+            elif isinstance(source, tuple):
+                taken.extend(one.step_index for one in source)
+        return taken
+
 
 def _environment(step: Step[..., Any]) -> Mapping[str, bytes]:
     digests: dict[str, bytes] = {}

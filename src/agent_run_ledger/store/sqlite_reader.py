@@ -16,7 +16,17 @@ from agent_run_ledger.errors import Misuse, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.kernel.tiles import tile_id
-from agent_run_ledger.ports import Event, Head, InFlight, RecordKey, RunInFlight, RunRow, StoredRecord, UsageRow
+from agent_run_ledger.ports import (
+    Event,
+    Head,
+    InFlight,
+    KeptRecord,
+    RecordKey,
+    RunInFlight,
+    RunRow,
+    StoredRecord,
+    UsageRow,
+)
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.sqlite import Place, Rows, connect_reader
@@ -42,6 +52,7 @@ _POSITION_BITS = 16
 _CHUNK_ROWS = 1_000
 _CHUNK_BYTES = 2 << 20
 _PAYLOAD = 16
+_LENGTH = 18
 _MOST_UIDS = 10_000
 _MAX_ROW_ID = 2**63 - 1
 
@@ -98,6 +109,23 @@ class SqliteReader:
         """See ports.Reader.record_names."""
         for rows in self._by_id("select_record_names", self._ids(run_row_id, kinds, -1)):
             yield from ((row[0], row[1]) for row in rows)
+
+    def kept(self, record_ids: Sequence[int]) -> Iterator[KeptRecord]:
+        """See ports.Reader.kept."""
+        ids, found = array("q", record_ids), 0
+        for rows in self._by_id("select_kept", ids):
+            found += len(rows)
+            yield from (KeptRecord(self._record(row), row[_LENGTH] or 0) for row in rows)
+        if found != len(ids):
+            raise Tampered(f"{self._place.location}: a record that is to be erased is missing", code="row_missing")
+
+    def erased_names(self, run_row_id: int) -> list[str]:
+        """See ports.Reader.erased_names."""
+        return [row[0] for row in self._fetch("select_erased_names", (run_row_id,))]
+
+    def has_erasable(self, run_row_id: int) -> bool:
+        """See ports.Reader.has_erasable."""
+        return any(self._fetch(name, (run_row_id,)) for name in ("select_erasable_result", "select_erasable_other"))
 
     def usages(self, run_row_id: int) -> Iterator[UsageRow]:
         """See ports.Reader.usages."""

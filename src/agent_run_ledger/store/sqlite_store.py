@@ -170,6 +170,10 @@ class SqliteStore:
         """See ports.Store.scrub."""
         return self._to_write().writer().scrub()
 
+    def compact(self) -> bool:
+        """Give free pages back to the file system. See SqliteWriter.compact."""
+        return self._to_write().writer().compact()
+
     def lock_run(self, run_id: str) -> RunLock | None:
         """See ports.Store.lock_run. A read-only store may ask too: it writes nothing but the lock file."""
         return self._open().sidecar().lock_run(run_id)

@@ -114,21 +114,15 @@ class SqliteWriter:
 
     def scrub(self) -> bool:
         """See ports.Store.scrub: bring the -wal file into the database and empty it; a reader is not waited for."""
-        if os.getpid() != self._pid:
-            raise forked(self._place.location)
-        try:
-            if not self.lock.acquire(self._place.wait_s):
-                raise self._busy()
-            if self._closed:
-                raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
-            return self._empty_wal(self._open_cursor())
-        except apsw.Error as error:
-            raise translated(error, self._place.location) from error
-        finally:
-            try:  # noqa: SIM105 - see FairLock
-                self.lock.release()
-            except RuntimeError:
-                pass
+        return self._alone(self._empty_wal)
+
+    def compact(self) -> bool:
+        """Write the file anew without its free pages, in one transaction of SQLite's own that changes no row.
+
+        Whoever waits for this file's locks waits meanwhile. True where the -wal file was emptied too. Unavailable
+        ("disk_full") without room for a second copy: then nothing changed.
+        """
+        return self._alone(self._vacuum)
 
     def let_go(self) -> None:
         """Before a fork, with `lock` held: close the connection, without a checkpoint."""
@@ -152,6 +146,24 @@ class SqliteWriter:
             self._tx.end(forked(self._place.location))
         leaked, self._connection = self._connection, None
         return None if leaked is None else (leaked, self._cursor)
+
+    def _alone(self, act: Callable[[Cursor], bool]) -> bool:
+        """Run what is no transaction of ours when no other thread of this process writes."""
+        if os.getpid() != self._pid:
+            raise forked(self._place.location)
+        try:
+            if not self.lock.acquire(self._place.wait_s):
+                raise self._busy()
+            if self._closed:
+                raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
+            return act(self._open_cursor())
+        except apsw.Error as error:
+            raise translated(error, self._place.location) from error
+        finally:
+            try:  # noqa: SIM105 - see FairLock
+                self.lock.release()
+            except RuntimeError:
+                pass
 
     def _pass_turnstile(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
         try:
@@ -177,6 +189,17 @@ class SqliteWriter:
                 connection.set_busy_handler(busy_handler(self._place))
             finally:
                 self._sidecar.leave()
+
+    def _vacuum(self, cursor: Cursor) -> bool:
+        try:
+            if not self._sidecar.enter(self._place.wait_s):
+                raise self._busy()
+            self._check_files()
+            self._set_sync(cursor, sync=True)
+            cursor.execute(self._q["compact"], can_cache=False)
+        finally:
+            self._sidecar.leave()
+        return self._empty_wal(cursor)
 
     def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
         q, location = self._q, self._place.location

@@ -29,6 +29,8 @@ class LedgerBroken(AssertionError):
 class LedgerReport:
     """What was read, all of it consistent. Counts over all runs; `root_hex` is the root of the log's Merkle tree.
 
+    `erased` records, each explained by a decision, are counted under their kinds too.
+
     `classes_gone` names results that this program cannot build because it lacks their classes: nothing is wrong with
     their records.
     """
@@ -41,6 +43,7 @@ class LedgerReport:
     errors: int
     abandoned: int
     rescued: int
+    erased: int = 0
     in_flight: int
     classes_gone: tuple[str, ...]
 
@@ -90,6 +93,7 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
         errors=found.kinds[RecordKind.ERROR],
         abandoned=found.kinds[RecordKind.ABANDONED],
         rescued=found.kinds[RecordKind.RESCUED],
+        erased=log.erased,
         in_flight=found.in_flight,
         classes_gone=tuple(found.classes_gone),
     )

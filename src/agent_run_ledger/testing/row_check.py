@@ -142,7 +142,7 @@ class RunRows:
             key = (mark.scope, mark.name, mark.fingerprint, mark.occurrence)
             if key in self._results:
                 yield f"step {mark.name!r} is in flight and has a result"
-            if key in seen:
+            if key in seen and mark.fingerprint:  # erased marks of one step look alike
                 yield f"step {mark.name!r} is in flight twice"
             seen.add(key)
             if mark.attempt != row.attempt or not 1 <= mark.generation <= row.generation:

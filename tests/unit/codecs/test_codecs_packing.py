@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_run_ledger.codecs import Packed, decode, encode, pack, packing, register_codec, unpack, value_digest
+from agent_run_ledger.codecs import (
+    Packed,
+    decode,
+    encode,
+    pack,
+    packing,
+    register_codec,
+    unpack,
+    unpack_without,
+    value_digest,
+)
 from agent_run_ledger.codecs.families import containers
 from agent_run_ledger.codecs.packing import MAX_PAYLOAD_BYTES
 from agent_run_ledger.errors import ClassGone, Tampered, Unstorable
@@ -191,3 +201,32 @@ def test_compressed_noise_is_never_mistaken_for_a_value(content: bytes, encoding
 
 def test_an_enum_in_a_packed_value_is_the_member_itself() -> None:
     assert pack([Colour.RED], limit_bytes=LIMIT).decoded[0] is Colour.RED  # type: ignore[index]
+
+
+@pytest.mark.parametrize("pad", [0, 5000])
+def test_a_dict_is_read_without_one_member_whose_class_may_be_gone(pad: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {"point": Point(1, 2), "colour": Colour.RED}
+    packed = pack({"a": (1, 2), "kept": kept, "pad": "x" * pad}, limit_bytes=1 << 20)
+    assert packed.encoding == (1 if pad else 0)
+    monkeypatch.setattr("tests.unit.codecs.samples.Point", None)
+    with pytest.raises(ClassGone):
+        unpack(packed.encoding, packed.payload)
+    rest, member = unpack_without(packed.encoding, packed.payload, "kept")
+    assert rest == {"a": (1, 2), "pad": "x" * pad}
+    monkeypatch.undo()
+    assert member is not None
+    assert encode(decode(member)) == encode(kept)
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": 1}, ["kept"], {"a": "kept"}, {1: "kept", "kept": 2}, "kept", {"a": {"kept": 1}}]
+)
+def test_what_has_no_such_member_is_read_whole(value: object) -> None:
+    packed = pack(value, limit_bytes=1 << 20)
+    assert unpack_without(packed.encoding, packed.payload, "kept") == (value, None)
+
+
+@pytest.mark.parametrize("payload", [b'{"kept":', b'{"kept":1}x'])
+def test_damaged_bytes_with_such_a_member_are_tampered_with(payload: bytes) -> None:
+    with pytest.raises(Tampered):
+        unpack_without(0, payload, "kept")

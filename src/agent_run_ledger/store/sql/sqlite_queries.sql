@@ -134,6 +134,26 @@ SELECT DISTINCT name FROM records INDEXED BY records_result WHERE run_row_id = ?
 -- name: select_record_names
 SELECT record_id, name FROM records WHERE record_id = ? AND salt IS NOT NULL;
 
+-- name: select_kept
+SELECT record_id, run_row_id, kind, NULL, scope, name, x'', occurrence, attempt, tries,
+    started_at_ms, ended_at_ms, x'', x'', x'', encoding, NULL, usage, length(payload)
+FROM records WHERE record_id = ?;
+
+-- name: select_erased_names
+-- The filler of an erased result begins with a zero byte (its record id is below 2^56), so few others are looked at.
+SELECT DISTINCT name FROM records INDEXED BY records_result
+WHERE run_row_id = ? AND kind = 2 AND fingerprint < x'01' AND salt IS NULL;
+
+-- name: select_erasable_result
+SELECT 1 FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2 AND salt IS NOT NULL LIMIT 1;
+
+-- name: select_erasable_other
+SELECT 1 FROM records INDEXED BY records_other
+WHERE run_row_id = ? AND kind <> 2 AND kind BETWEEN 1 AND 5 AND salt IS NOT NULL LIMIT 1;
+
+-- name: compact
+VACUUM;
+
 -- name: erase_record
 UPDATE records SET fingerprint = ?, inputs = x'', code = x'', value_sha256 = x'', salt = NULL, payload = NULL
 WHERE record_id = ? AND run_row_id = ? AND kind BETWEEN 1 AND 5 AND salt IS NOT NULL;

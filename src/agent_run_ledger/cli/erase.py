@@ -1,0 +1,136 @@
+"""`arl erase`: what was recorded of a run, or of some steps of it, is gone for good, and every proof still holds."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_run_ledger.cli.options import Actor, Db, Json, Reason, RunId, Yes
+
+if TYPE_CHECKING:
+    from agent_run_ledger.runs.erase import Plan
+    from agent_run_ledger.store import SqliteStore
+
+Steps = Annotated[
+    list[str] | None,
+    typer.Option("--step", metavar="NAME", help="Only this step and those that take its result; may come again."),
+]
+Only = Annotated[bool, typer.Option("--only", help="Only the named steps, not those that take their results.")]
+
+KEPT = "run id, state and its reason, step names, attempts, times, sizes of the log, usage, and people's decisions"
+NOT_REACHED = "backups, exports and copies made before, and what a file system or disk keeps of old blocks"
+SCRUB_TRIES = 5
+_PAUSE_S = 0.2
+
+
+def erase(
+    run: RunId,
+    reason: Reason,
+    step: Steps = None,
+    only: Only = False,
+    actor: Actor = None,
+    yes: Yes = False,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Erase what was recorded of a run: values, inputs, errors and the digests of all of them.
+
+    The log still verifies, and what is erased is never run again: its calls are refused.
+    """
+    from agent_run_ledger.cli.confirm import confirm
+    from agent_run_ledger.cli.output import progress
+    from agent_run_ledger.cli.settings import actor_setting
+    from agent_run_ledger.cli.stores import deciding
+    from agent_run_ledger.errors import Misuse
+    from agent_run_ledger.runs.erase import Act, Selection, check_act, erase_run, plan_erasure
+    from agent_run_ledger.store import SqliteStore
+
+    if only and not step:
+        raise Misuse("--only says something of --step, which is missing", code="usage", hint="give --step NAME")
+    act = Act(event="erase", reason=reason, actor=actor_setting(actor).value)
+    selection = Selection(steps=tuple(step) if step else None, only=only)
+    check_act(act)
+    with deciding(db) as context:
+        plan = plan_erasure(context.store, run, selection)
+        if plan.records:
+            confirm(question(plan), yes=yes)
+        with progress("records", quiet=as_json) as show:
+            erased = erase_run(context, run, selection, act, progress=show)
+        store = context.store
+        scrubbed = isinstance(store, SqliteStore) and scrub(store)
+        _report(erased.plan, act.reason, act.actor, erased.payload_bytes, scrubbed=scrubbed, as_json=as_json)
+        refuse_unscrubbed(store.location, scrubbed=scrubbed)
+
+
+def question(plan: Plan) -> str:
+    """Return what a person is asked before records are erased."""
+    from agent_run_ledger.cli.words import clean, counted
+
+    what = "all of it, with what it was started with" if plan.steps is None else f"steps {_named(plan.steps)}"
+    lines = [f"Erase {counted(plan.records, 'record')} of run {clean(plan.row.run_id)} ({what})?"]
+    if plan.dependants:
+        lines.append(f"Of these, {_named(plan.dependants)} were not named: they take results of steps that were.")
+    lines.append("They cannot be brought back. Calls that they were of are refused from then on, never run again.")
+    if plan.forks:
+        lines.append(f"Forks of this run keep records of their own: {_named(plan.forks)}.")
+    return "\n".join(lines)
+
+
+def scrub(store: SqliteStore) -> bool:
+    """Empty the store's side files of what was erased; False where readers hold it up for a second."""
+    for _ in range(SCRUB_TRIES):
+        if store.scrub():
+            return True
+        time.sleep(_PAUSE_S)
+    return False
+
+
+def refuse_unscrubbed(location: str, *, scrubbed: bool) -> None:
+    """Raise Unavailable where old pages are still in the -wal file."""
+    from agent_run_ledger.errors import Unavailable
+
+    if not scrubbed:
+        raise Unavailable(
+            f"what was erased is gone from {location}, but {location}-wal may still hold old pages: others are reading",
+            code="not_scrubbed",
+            hint="end what reads the store and give the same command again: it then empties the file",
+        )
+
+
+def _named(names: tuple[str, ...]) -> str:
+    from agent_run_ledger.cli.words import clean, listed
+
+    return clean(listed(names, rest=""))
+
+
+def _report(plan: Plan, reason: str, actor: str, payload_bytes: int, *, scrubbed: bool, as_json: bool) -> None:
+    from agent_run_ledger.cli.output import print_json, say
+    from agent_run_ledger.cli.words import clean, counted, size_words
+
+    if as_json:
+        print_json(
+            {
+                "run_id": plan.row.run_id,
+                "event": "erase",
+                "steps": None if plan.steps is None else list(plan.steps),
+                "dependants": list(plan.dependants),
+                "records": plan.records,
+                "payload_bytes": payload_bytes,
+                "forks": list(plan.forks),
+                "kept": KEPT,
+                "not_reached": NOT_REACHED,
+                "scrubbed": scrubbed,
+                "reason": reason,
+                "actor": actor,
+            }
+        )
+        return
+    what = "all of it" if plan.steps is None else f"steps {_named(plan.steps)}"
+    say(f"erased   {counted(plan.records, 'record')} in 1 run: {clean(plan.row.run_id)}, {what}")
+    say(f"payload  {size_words(payload_bytes)}")
+    say(f"kept     {KEPT}")
+    say(f"not      {NOT_REACHED}")
+    if plan.forks:
+        say(f"forks    erase on their own what these hold: {_named(plan.forks)}")
