@@ -393,7 +393,7 @@ class Store(Protocol):
 
     @property
     def authority(self) -> bool:
-        """Whether this store may ever hold effects (set by `arl init`)."""
+        """Whether this store may ever hold effects (set by `arl init`); False for a copy, whatever it was made of."""
         ...
 
     @property

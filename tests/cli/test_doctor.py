@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_run_ledger.cli import doctor_checks
-from tests.cli.conftest import Arl
+from agent_run_ledger.cli import doctor_checks, doctor_growth
+from tests.cli.conftest import Arl, edit
 
 
 def _by_subject(ended: Any) -> dict[str, dict[str, str]]:
@@ -97,3 +98,55 @@ def test_the_probe_of_the_disk_leaves_nothing_behind(tmp_path: Path) -> None:
 
     assert sync_median_us(str(tmp_path)) > 0
     assert list(tmp_path.iterdir()) == []
+
+
+# Growth
+
+
+def test_growth_is_told_in_words_and_numbers(arl: Arl, store: Path) -> None:
+    ended = arl("doctor", "--db", store, "--json")
+    found, numbers = _by_subject(ended), ended.json["numbers"]
+    assert set(found) >= {"records", "runs", "log", "growth", "oldest run"}
+    assert numbers["runs_by_state"] == {"completed": 4, "failed": 2, "running": 1}
+    assert sum(numbers["records_by_kind"].values()) == numbers["records"]
+    assert (numbers["records_by_kind"]["rescued"], numbers["records_by_kind"]["abandoned"]) == (1, 1)
+    assert numbers["leaves_last_day"] == numbers["leaves_last_30_days"] == numbers["leaves"]
+    assert (numbers["bytes_next_30_days"], numbers["bytes_per_leaf"] > 0) == (None, True)
+    assert found["oldest run"]["level"] == "ok"
+    assert found["oldest run"]["finding"].startswith("done completed ")
+    assert "sizes" not in found
+
+
+def test_old_runs_and_free_pages_are_pointed_at(arl: Arl, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time_ns()
+    monkeypatch.setattr("agent_run_ledger.cli.doctor_checks.time.time_ns", lambda: now + 91 * 86_400 * 10**9)
+    monkeypatch.setattr(doctor_growth, "MUCH_FREE", 0.0)
+    monkeypatch.setattr(doctor_growth, "MUCH_FREE_BYTES", 0)
+    ended = arl("doctor", "--db", store, "--json")
+    found = _by_subject(ended)
+    assert found["oldest run"]["level"] == found["free pages"]["level"] == "note"
+    assert f"--db {store}`" in found["oldest run"]["advice"]
+    assert "`arl prune --completed-before 2" in found["oldest run"]["advice"]
+    assert "`arl prune --compact" in found["free pages"]["advice"]
+    assert ended.json["numbers"]["leaves_last_30_days"] == 0
+    assert ended.json["numbers"]["bytes_next_30_days"] == 0
+
+
+def test_sizes_only_when_asked_for(arl: Arl, store: Path) -> None:
+    ended = arl("doctor", "--sizes", "--db", store, "--json")
+    numbers = ended.json["numbers"]
+    assert sum(numbers["bytes_by_table"].values()) == numbers["pages"] * numbers["page_bytes"]
+    assert numbers["unused_by_table"].keys() == numbers["bytes_by_table"].keys()
+    assert "records " in _by_subject(ended)["sizes"]["finding"]
+
+
+def test_a_leaf_that_says_no_time_is_bad(arl: Arl, store: Path) -> None:
+    edit(
+        store,
+        "DROP TRIGGER events_no_update; UPDATE events SET envelope = x'00' WHERE leaf_index = 0; "
+        "CREATE TRIGGER events_no_update BEFORE UPDATE ON events\nBEGIN SELECT RAISE(ABORT, 'events are history'); END",
+    )
+    ended = arl("doctor", "--db", store, "--json")
+    assert ended.code == 6
+    bad = [one["finding"] for one in ended.json["findings"] if one["level"] == "bad"]
+    assert bad == ["leaf 0 is missing or says no time"]

@@ -62,6 +62,8 @@ def _keys(value: Any) -> Iterator[str]:
         ("verify", "--since", "0:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
         ("verify", "--inclusion", "3"),
         ("export", "--payloads", "--fingerprints"),
+        ("backup", "copy.db"),
+        ("upgrade",),
         ("doctor",),
         ("metrics",),
         ("version",),

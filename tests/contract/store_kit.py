@@ -19,6 +19,7 @@ from agent_run_ledger.kernel.tiles import TILE_WIDTH, build_tile
 from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.ports import Clock, InFlight, Reader, RunRow, Store, Tx
 from agent_run_ledger.store import SqliteStore, open_sqlite
+from agent_run_ledger.testing.integrity import integrity_problems
 
 ENTROPY = SystemEntropy()
 
@@ -175,6 +176,17 @@ def check_log(store: Store) -> int:
     report = verify_log(reader, log_id=store.log_id)
     assert report.problems == ()
     return head.size
+
+
+def check_file(path: str | os.PathLike[str]) -> int:
+    """check_ledger for a store whose records hold no values: SQLite's check, and check_log; the number of leaves."""
+    assert integrity_problems(path) == []
+    store = open_sqlite(path, create=False, readonly=True)
+    try:
+        assert verify_log(store.reader(), is_copy=store.is_copy).problems == ()
+        return check_log(store)
+    finally:
+        store.close()
 
 
 def _check_tiles(reader: Reader, hashes: list[bytes]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from agent_run_ledger.errors import Refused, Tampered
 from agent_run_ledger.ledger.verify import verify_log
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import open_sqlite, stored_durability
 from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION, expected_schema, migration_sha256
 from agent_run_ledger.store.statements import sql_text
 from agent_run_ledger.testing import check_ledger
@@ -100,6 +100,43 @@ def test_an_older_store_whose_tables_were_changed_is_not_upgraded(old: pathlib.P
         open_sqlite(old, create=False)
     assert caught.value.code == "schema_changed"
     assert old.read_bytes() == before
+
+
+def test_whoever_upgrades_a_store_knows_from_where(old: pathlib.Path) -> None:
+    store = open_sqlite(old, create=False)
+    assert store.upgraded_from == 1
+    assert [(one.version, one.sha256) for one in store.migrations()] == [
+        (version, migration_sha256(version)) for version in range(1, SCHEMA_VERSION + 1)
+    ]
+    store.close()
+    for settings in ({}, {"readonly": True}):
+        again = open_sqlite(old, create=False, **settings)  # type: ignore[arg-type]
+        assert again.upgraded_from is None
+        again.close()
+    check_ledger(old)
+
+
+def test_a_new_store_was_not_upgraded(tmp_path: pathlib.Path) -> None:
+    store = open_sqlite(tmp_path / "new.db", create=True)
+    assert store.upgraded_from is None
+    assert len(store.migrations()) == SCHEMA_VERSION
+    store.close()
+
+
+def test_the_durability_of_an_older_store_is_known_without_upgrading_it(old: pathlib.Path) -> None:
+    before = old.read_bytes()
+    assert stored_durability(old) == "full"
+    assert old.read_bytes() == before
+    with pytest.raises(Refused) as caught:
+        stored_durability(old.with_name("none.db"))
+    assert caught.value.code == "no_store"
+
+
+def test_a_copy_of_an_upgraded_store_is_upgraded(old: pathlib.Path) -> None:
+    store = open_sqlite(old, create=False)
+    made = store.backup(old.with_name("copy.db"))
+    store.close()
+    assert check_ledger(made.destination).leaves == made.size + 1
 
 
 KILLED = """

@@ -11,9 +11,10 @@ import apsw
 import pytest
 
 from agent_run_ledger.errors import Misuse, Refused
-from agent_run_ledger.store import SqliteStore, open_sqlite, sqlite_store, sqlite_version
+from agent_run_ledger.store import SqliteStore, open_sqlite, sqlite_stats, sqlite_store, sqlite_version
 from agent_run_ledger.store.sqlite import APPLICATION_ID, CHECKPOINT_PAGES
 from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION
+from agent_run_ledger.store.statements import statements
 from tests.contract.store_kit import Backend, begin, check_log, do_step, op, sqlite_backend, start_step
 
 
@@ -350,6 +351,46 @@ def test_queries_need_a_read_only_store(backend: Backend) -> None:
 # Figures
 
 
+def test_kinds_are_not_looked_up_where_that_would_be_long(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = backend.open()
+    begin(store, "one")
+    do_step(store, begin(store, "two"), 1)
+    monkeypatch.setattr(sqlite_stats, "MOST_LOOKED_UP", 1)
+    assert store.stats().records_by_kind == {"result": 1, "other": 2}
+    assert check_log(store) == 4
+
+
+def test_figures_are_had_without_reading_records_or_leaves(backend: Backend) -> None:
+    """What a statement does is in its plan: a scan of a table of that size would take minutes."""
+    store = backend.open()
+    begin(store)
+    store.close()
+    readonly = backend.open(create=False, readonly=True)
+    q = statements("sqlite_queries.sql")
+    names = ("count_indexed", "count_in_flight", "count_states", "count_kinds", "select_oldest_kept")
+    plans = {name: [str(row[3]) for row in readonly.query(f"EXPLAIN QUERY PLAN {q[name]}")] for name in names}
+    assert plans["count_indexed"][0].startswith("SCAN dbstat VIRTUAL TABLE")
+    assert plans["count_in_flight"] == ["SCAN in_flight"]
+    assert plans["count_states"][0] == "SCAN runs"
+    assert plans["count_kinds"][0] == "SCAN records USING INDEX records_other"
+    assert plans["select_oldest_kept"] == ["SCAN runs", "SEARCH records USING INTEGER PRIMARY KEY (rowid=?)"]
+
+
+def test_sizes_add_up_to_the_file(backend: Backend) -> None:
+    store = backend.open()
+    row = begin(store)
+    for key in range(20):
+        do_step(store, row, key, payload=bytes(5_000))
+    sizes = {one.name: one for one in store.sizes()}
+    pages = store.stats().pages
+    assert sum(one.page_bytes for one in sizes.values()) == pages * 4_096
+    assert next(iter(sizes)) == "records"
+    assert sizes["records"].page_bytes > 20 * 5_000
+    assert 0 < sizes["records"].unused_bytes < sizes["records"].page_bytes
+    assert {"events", "sqlite_autoindex_events_1", "records_result", "runs"} <= sizes.keys()
+    assert check_log(store) == 22
+
+
 def test_the_figures_for_doctor(backend: Backend, tmp_path: Path) -> None:
     store = backend.open()
     row = begin(store)
@@ -363,5 +404,8 @@ def test_the_figures_for_doctor(backend: Backend, tmp_path: Path) -> None:
     assert stats.database_bytes == (tmp_path / "log.db").stat().st_size
     assert stats.wal_bytes == (tmp_path / "log.db-wal").stat().st_size > 0
     assert stats.sqlite_version == sqlite_version()
+    assert stats.records_by_kind == {"result": 3, "start": 1}
+    assert stats.runs_by_state == {"running": 1}
+    assert stats.oldest_kept is None
     store.close()
     assert backend.open(create=False, readonly=True).stats().leaves == 5

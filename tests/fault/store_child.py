@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -183,6 +184,35 @@ def die_creating(path: str, nth: str) -> None:
         print("created", flush=True)
 
 
+def back_up(path: str, destination: str, where: str, nth: str) -> None:
+    """Make a backup and die in it: at the nth step, or "marked", "checked", before the name ("whole"), or "named"."""
+    from agent_run_ledger.store import sqlite_backup
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def after(act: Callable[..., object]) -> Callable[..., None]:
+        return lambda *arguments: die(act(*arguments))
+
+    steps = 0
+
+    def step(_done: int, _total: int) -> None:
+        nonlocal steps
+        steps += 1
+        if where == "step" and steps == int(nth):
+            die()
+
+    sqlite_backup.STEP_PAGES = 8
+    if where == "marked":
+        sqlite_backup.SqliteBackup._mark = after(sqlite_backup.SqliteBackup._mark)  # type: ignore[assignment]
+    if where in ("whole", "named"):
+        sqlite_backup.give_name = die if where == "whole" else after(sqlite_backup.give_name)
+    store = open_sqlite(path, create=False)
+    _told("ready")
+    store.backup(destination, progress=step, check=die if where == "checked" else None)
+    print("made", flush=True)
+
+
 def read(path: str) -> None:
     """Keep a read transaction open, as any other program may."""
     connection = apsw.Connection(path)
@@ -207,6 +237,6 @@ def hold_open(path: str) -> None:
 
 
 if __name__ == "__main__":
-    known = (work, inside, lock, watch, turnstile, free, create, die_creating, read, write, hold_open)
+    known = (work, inside, lock, watch, turnstile, free, create, die_creating, back_up, read, write, hold_open)
     roles = {role.__name__: role for role in known}
     roles[sys.argv[1]](*sys.argv[2:])

@@ -19,6 +19,7 @@ import pytest
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.store import SqliteStore, open_sqlite
+from agent_run_ledger.store.sqlite import remove_if_unfilled
 from tests.contract.store_kit import begin, check_log, do_step, op, start_step
 
 pytestmark = pytest.mark.fault
@@ -124,6 +125,43 @@ def test_a_schema_version_that_never_was_is_tampering(copy: Path) -> None:
 def test_changed_tables_and_triggers_are_tampering(copy: Path, change: str, name: str, readonly: bool) -> None:
     _edit(copy, change)
     assert name in str(_refused(copy, Tampered, "schema_changed", readonly=readonly))
+
+
+@pytest.mark.parametrize("kind", ["text", "folder", "link"])
+def test_a_store_that_cannot_have_its_lock_file_is_not_begun(tmp_path: Path, kind: str) -> None:
+    lock = tmp_path / "log.db-lock"
+    {"text": lambda: lock.write_text("mine"), "folder": lock.mkdir, "link": lambda: lock.symlink_to("mine")}[kind]()
+    with pytest.raises((Refused, Unavailable), match=r"log\.db-lock"):
+        open_sqlite(tmp_path / "log.db", create=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["log.db-lock"]
+    assert kind != "text" or lock.read_text() == "mine"
+    lock.rmdir() if kind == "folder" else lock.unlink()
+    store = open_sqlite(tmp_path / "log.db", create=True)
+    assert check_log(store) == 1
+    store.close()
+
+
+def test_an_empty_file_of_somebody_else_stays_where_its_lock_file_is_foreign(tmp_path: Path) -> None:
+    (tmp_path / "log.db").touch()
+    (tmp_path / "log.db-lock").write_text("mine")
+    with pytest.raises(Refused):
+        open_sqlite(tmp_path / "log.db", create=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.db", "log.db-lock"]
+
+
+def test_only_the_empty_file_that_was_made_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    path.touch()
+    identity = (path.stat().st_dev, path.stat().st_ino)
+    remove_if_unfilled(str(path), (identity[0], identity[1] + 1))
+    assert path.exists()
+    path.write_bytes(b"x")
+    remove_if_unfilled(str(path), identity)
+    assert path.exists()
+    os.truncate(path, 0)
+    remove_if_unfilled(str(path), identity)
+    assert not path.exists()
+    remove_if_unfilled(str(path), identity)
 
 
 # Not a file, not accessible

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from agent_run_ledger.cli.backup import backup
 from agent_run_ledger.cli.bench import bench
 from agent_run_ledger.cli.demo import demo
 from agent_run_ledger.cli.doctor import doctor
@@ -22,6 +23,7 @@ from agent_run_ledger.cli.runs_list import list_command
 from agent_run_ledger.cli.runs_show import show
 from agent_run_ledger.cli.runs_watch import watch
 from agent_run_ledger.cli.sql import sql
+from agent_run_ledger.cli.upgrade import upgrade
 from agent_run_ledger.cli.verify import verify
 from agent_run_ledger.cli.version import print_version, version
 
@@ -36,6 +38,8 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("init", init, "Make a store and give it authority."),
     ("verify", verify, "Check the whole log, or prove one leaf."),
     ("export", export, "Write the log as CloudEvents, one JSON line per leaf."),
+    ("backup", backup, "Copy the store while it is in use."),
+    ("upgrade", upgrade, "Bring a store of an older schema forward."),
     ("erase", erase, "Erase what was recorded of a run; proofs stay."),
     ("prune", prune, "Erase old runs that are over; proofs stay."),
     ("sql", sql, "Ask the store in SQL, read-only."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 _STYLES = {"ok": "green", "note": "", "warn": "yellow", "bad": "bold red"}
 
 
-def doctor(db: Db = None, as_json: Json = False) -> None:
+Sizes = Annotated[bool, typer.Option("--sizes", help="Also the size of every table and index; reads the whole file.")]
+
+
+def doctor(sizes: Sizes = False, db: Db = None, as_json: Json = False) -> None:
     """Look at versions, the store, its file system, its growth and its disk; each finding says what to do."""
     from agent_run_ledger.cli.doctor_checks import examine
     from agent_run_ledger.cli.settings import db_setting
 
-    found = examine(db_setting(db))
+    found = examine(db_setting(db), sizes=sizes)
     if as_json:
         findings = [
             {"level": one.level, "subject": one.subject, "finding": one.words, "advice": one.advice}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent_run_ledger.cli.copies import copied_words
 from agent_run_ledger.cli.disk_probe import TRIES, sync_median_us
 from agent_run_ledger.cli.next_steps import no_store_hint, with_store
 from agent_run_ledger.cli.settings import Setting
@@ -32,7 +35,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _CHMOD = "chmod 600 it: records hold what your steps returned"
 
 
-Figure = float | int | str | bool | None
+Figure = float | int | str | bool | None | Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +70,11 @@ class Findings:
             self.exit_code = exit_code
 
 
-def examine(setting: Setting) -> Findings:
-    """Look at everything and return the findings; never raises a LedgerError. Works without a store too."""
+def examine(setting: Setting, *, sizes: bool = False) -> Findings:
+    """Look at everything and return the findings; never raises a LedgerError. Works without a store too.
+
+    `sizes`: also at every page of the store, for the size of each table and index.
+    """
     found = Findings(setting=setting)
     _look_at_program(found)
     found.add("ok", "store path", f"{found.location} (from {setting.source})")
@@ -79,7 +85,7 @@ def examine(setting: Setting) -> Findings:
     _look_at_filesystem(found)
     if os.path.lexists(found.location):
         _look_at_file(found, "mode", found.location)
-        _look_at_store(found)
+        _look_at_store(found, sizes=sizes)
     else:
         advice = f"the first run makes it. Are your runs elsewhere? {no_store_hint(setting)}"
         found.add("note", "store", "there is none yet", advice)
@@ -138,7 +144,8 @@ def _look_at_file(found: Findings, subject: str, path: str) -> None:
         found.add("ok", subject, f"{words}: only its owner")
 
 
-def _look_at_store(found: Findings) -> None:
+def _look_at_store(found: Findings, *, sizes: bool) -> None:
+    from agent_run_ledger.cli.doctor_growth import look_at_growth, look_at_sizes
     from agent_run_ledger.store import open_sqlite
 
     try:
@@ -147,7 +154,11 @@ def _look_at_store(found: Findings) -> None:
         found.add("bad", "store", error.message, error.hint, exit_code=error.exit_code)
         return
     try:
-        _look_at_numbers(found, store.stats())
+        stats = store.stats()
+        _look_at_numbers(found, stats)
+        look_at_growth(found, stats, store.reader(), time.time_ns() // 1_000_000)
+        if sizes:
+            look_at_sizes(found, store.sizes())
         _look_at_meaning(found, store)
     except LedgerError as error:
         found.add("bad", "store", error.message, error.hint or "run `arl verify`", exit_code=error.exit_code)
@@ -184,18 +195,18 @@ def _look_at_numbers(found: Findings, stats: StoreStats) -> None:
     advice = "" if level == "ok" else "a reader or a stuck process keeps it from being folded in: end it"
     sizes = f"{size_words(stats.database_bytes)}, and {size_words(stats.wal_bytes)} in the WAL"
     found.add(level, "size", sizes, advice)
-    found.add("ok", "free pages", f"{stats.free_pages:,} of {stats.pages:,} of {size_words(stats.page_bytes)} each")
-    if stats.records:
-        per_run = size_words(round(total / stats.runs)) if stats.runs else "?"
-        found.add("ok", "growth", f"{size_words(round(total / stats.records))} per record, {per_run} per run so far")
 
 
 def _look_at_meaning(found: Findings, store: SqliteStore) -> None:
-    found.numbers["authority"] = store.authority
-    if store.is_copy:
-        found.add("warn", "copy", "this file is a backup that was made as a copy", "it decides nothing by itself")
+    found.numbers |= {"authority": store.authority, "is_copy": store.is_copy}
+    if store.copied is not None:
+        found.numbers |= {"copied_at_ms": store.copied.at_ms, "copied_size": store.copied.size}
+        words = f"this file is a copy, {copied_words(store.copied)}"
+        found.add("warn", "copy", words, "runs may go on in it, if the original never runs again beside it")
     if store.authority:
         found.add("ok", "authority", "yes: it may hold effects, once this program has them")
+    elif store.is_copy:
+        found.add("note", "authority", "no: a copy has none until people admit it, which comes with effects")
     else:
         found.add("note", "authority", "no: runs need none", "`arl init` grants it")
     running = store.reader().list_runs(state=RunState.RUNNING, before_row_id=None, limit=PROBED_RUNS)

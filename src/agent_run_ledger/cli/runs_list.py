@@ -24,6 +24,7 @@ def list_command(
     state: State = None, limit: Limit = PAGE, before: Before = None, db: Db = None, as_json: Json = False
 ) -> None:
     """List runs, newest first, with the state they are recorded in and whether an attempt of them lives now."""
+    from agent_run_ledger.cli.copies import copy_json, note_copy
     from agent_run_ledger.cli.output import print_json, say
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
@@ -32,11 +33,12 @@ def list_command(
 
     with reading(db) as store:
         found = list_runs(store, state=state, before=before, limit=limit + 1)
-        where = store.location
+        where, copy = store.location, copy_json(store)
+        note_copy(store, quiet=as_json)
     page, more = found[:limit], len(found) > limit
     if as_json:
         runs = [summary_json(summary) for summary in page]
-        print_json({"runs": runs, "next_before": page[-1].row.run_id if more else None})
+        print_json({"runs": runs, "next_before": page[-1].row.run_id if more else None, "copy": copy})
         return
     if not page:
         what = f"{'' if state is None else f'{state} '}runs"

@@ -25,6 +25,7 @@ def show(run: RunId, step: StepName = None, payloads: Payloads = False, db: Db =
 
 def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, as_json: bool) -> None:
     from agent_run_ledger.cli import output
+    from agent_run_ledger.cli.copies import copy_json, note_copy
     from agent_run_ledger.cli.run_json import run_json, step_json
     from agent_run_ledger.cli.run_tree import run_tree, step_tree
     from agent_run_ledger.cli.words import listed
@@ -33,11 +34,12 @@ def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, 
     from agent_run_ledger.ledger.values import read_kept_inputs
     from agent_run_ledger.ledger.views import require_run
 
+    note_copy(store, quiet=as_json)
     view = view_run(store, require_run(store.reader(), run_id))
     if step is None:
         kept = None if view.kept_inputs_id is None else read_kept_inputs(store, view.kept_inputs_id)
         if as_json:
-            output.print_json(run_json(view, store if payloads else None, kept))
+            output.print_json(run_json(view, store if payloads else None, kept) | {"copy": copy_json(store)})
         else:
             output.show(run_tree(view, store if payloads else None, kept))
         return

@@ -34,14 +34,13 @@ def reading(db: str | None) -> Generator[SqliteStore, None, None]:
 
 def open_writable(path: str, *, create: bool) -> SqliteStore:
     """Open a store for writing with the durability it was made with, which a mere look must never change."""
-    from agent_run_ledger.store import open_sqlite
+    from agent_run_ledger.cli.copies import log_on_stderr
+    from agent_run_ledger.store import open_sqlite, stored_durability
 
-    durability = "full"
-    if os.path.exists(path) and os.path.getsize(path):
-        store = open_sqlite(path, create=False, readonly=True)
-        durability = "full" if store.stats().journal_mode == "wal" else "extra"
-        store.close()
-    return open_sqlite(path, create=create, durability=durability)
+    has_content = os.path.exists(path) and os.path.getsize(path)
+    durability = stored_durability(path) if has_content else "full"
+    with log_on_stderr():
+        return open_sqlite(path, create=create, durability=durability)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent_run_ledger.cli.copies import copied_words, copy_json
 from agent_run_ledger.cli.next_steps import next_command
 from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.cli.output import print_json, progress, say
@@ -68,12 +69,12 @@ def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool, setting: 
 
     reader = store.reader()
     with progress("leaves", quiet=as_json) as show:
-        report = verify_log(reader, log_id=store.log_id, progress=show)
+        report = verify_log(reader, log_id=store.log_id, is_copy=store.is_copy, progress=show)
     extends = None if noted is None else verify_extends(reader, noted.size, noted.root)
     if as_json:
-        print_json(_report_json(report, noted, extends))
+        print_json(_report_json(report, noted, extends) | {"copy": copy_json(store)})
     else:
-        _print_report(report, noted, extends, store.location)
+        _print_report(report, noted, extends, store)
         if report.ok and extends is not False:
             _print_next(report, setting)
     if not report.ok:
@@ -109,8 +110,10 @@ def _report_json(report: Report, noted: Noted | None, extends: bool | None) -> d
     }
 
 
-def _print_report(report: Report, noted: Noted | None, extends: bool | None, where: str) -> None:
-    say(f"store    {clean(where)}")
+def _print_report(report: Report, noted: Noted | None, extends: bool | None, store: SqliteStore) -> None:
+    say(f"store    {clean(store.location)}")
+    if store.copied is not None:
+        say(f"copy     {copied_words(store.copied)}")
     say(f"log id   {report.log_id_hex}")
     say(f"leaves   {report.leaves:,}")
     say(f"records  {report.records:,}{f', of which {report.erased:,} are erased' if report.erased else ''}")

@@ -65,14 +65,18 @@ class Report:
 
 
 def verify_log(
-    reader: Reader, *, log_id: bytes | None = None, progress: Callable[[int, int], None] | None = None
+    reader: Reader,
+    *,
+    log_id: bytes | None = None,
+    is_copy: bool | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Read the whole log and return everything that contradicts it; it does not stop at a problem.
 
     Trusted is nothing but the envelopes' bytes: leaf hashes, tiles, frontier, MACs, the states of every run and its
     row are recomputed from them. `log_id` (16 bytes) is the log that is meant; without it the first leaf decides.
-    `progress` gets (leaves read, leaves in all). Memory: a third of a KiB for each run, 41 bytes for each erased
-    record, and nothing for a leaf.
+    `is_copy` is what the store says of itself: the log must say the same. `progress` gets (leaves read, leaves in all).
+    Memory: a third of a KiB for each run, 41 bytes for each erased record, and nothing for a leaf.
     A log that grows meanwhile is followed; raises Unavailable where one run changes faster than it can be read.
     """
     audit = _Audit(reader, log_id, progress)
@@ -80,6 +84,8 @@ def verify_log(
     audit.compare_rows()
     audit.settle_erasures()
     audit.look_for_strays()
+    if is_copy is not None:
+        audit.compare_copy(is_copy)
     return audit.report()
 
 
@@ -114,6 +120,7 @@ class _Audit:
         self._leaves = 0
         self._records = 0
         self._rows_unreadable = False
+        self._copied_at: int | None = None
         self._problems: list[Problem] = []
         self._problem_count = 0
 
@@ -190,6 +197,12 @@ class _Audit:
         for record_id, text in self._erased.unexplained():
             self._note(record_id >> 16, text)
 
+    def compare_copy(self, is_copy: bool) -> None:
+        """Compare what the store says of itself with the leaf that makes a copy one."""
+        if is_copy is not (self._copied_at is not None):
+            says = "is a copy, which the log does not say" if is_copy else "is no copy, and the log says that it is one"
+            self._note(self._copied_at, f"the store says that it {says}")
+
     def look_for_strays(self) -> None:
         """Report leaves, records and tiles beyond the head or before the first leaf, and marks without a run."""
         for first, stop in ((-_END_OF_TIME, 0), (self._at, _END_OF_TIME)):
@@ -263,6 +276,7 @@ class _Audit:
             elif change["type"] == "run":
                 wrong = self._replay.run_change(uid, old, new, generation, kind=kind, record_id=place)
             else:
+                self._copied_at = index if new == "copy" else self._copied_at
                 continue
             if wrong:
                 self._note_all(index, [f"change {position}, run {uid}: {text}" for text in wrong])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import sys
@@ -15,8 +14,9 @@ from urllib.parse import quote
 
 import apsw
 
-from agent_run_ledger.errors import LedgerError, Refused, Tampered, Unavailable
+from agent_run_ledger.errors import Refused, Tampered, Unavailable
 from agent_run_ledger.ports import Entropy
+from agent_run_ledger.store.naming import unopenable
 from agent_run_ledger.store.sidecar import FILE_MODE
 from agent_run_ledger.store.sqlite_driver import Connection, Row, connect
 from agent_run_ledger.store.sqlite_failures import replaced, translated
@@ -91,6 +91,11 @@ def identity_of(path: str) -> Identity | None:
     return None if found is None else (found.st_dev, found.st_ino)
 
 
+def no_store(location: str) -> Refused:
+    """Return what to raise where nothing lies at a place."""
+    return Refused(f"there is no store at {location}", code="no_store", hint="`arl init` makes one; or check the path")
+
+
 def check_nothing_left(location: str) -> None:
     """Refused where a store was taken away and its last commits were not: SQLite would delete them with a new file."""
     for path in (f"{location}-wal", f"{location}-journal"):
@@ -112,6 +117,13 @@ def _look_at(path: str) -> os.stat_result | None:
         raise Unavailable(f"{path} cannot be looked at: {error.strerror}", code="cannot_open") from error
 
 
+def remove_if_unfilled(location: str, identity: Identity) -> None:
+    """Delete the file that was made at `location` and not filled; whatever else lies there stays."""
+    found = _look_at(location)
+    if found is not None and (found.st_dev, found.st_ino) == identity and not found.st_size:
+        os.unlink(location)
+
+
 def create_file(location: str) -> bool:
     """Make an empty file, mode 0600 under every umask, and return True; False where there is one already.
 
@@ -128,16 +140,6 @@ def create_file(location: str) -> bool:
     return True
 
 
-def unopenable(location: str, error: OSError) -> LedgerError:
-    """Return what to raise when the operating system does not let a file be made or opened."""
-    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        return Unavailable(f"{location} cannot be written: {error.strerror}", code="read_only")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Unavailable(f"there is no room left for {location}", code="disk_full")
-    hint = "does its directory exist?" if isinstance(error, FileNotFoundError) else ""
-    return Unavailable(f"{location} cannot be opened: {error.strerror}", code="cannot_open", hint=hint)
-
-
 def connect_writer(place: Place, *, create: bool) -> Connection:
     """Open for writing and check what the file is; an empty one is let through only with `create`."""
     connection = _open(place, apsw.SQLITE_OPEN_READWRITE)
@@ -149,24 +151,26 @@ def connect_writer(place: Place, *, create: bool) -> Connection:
     return connection
 
 
-def make_ready(connection: Connection, place: Place, fill: Callable[[Connection], None], now_ms: int) -> None:
+def make_ready(connection: Connection, place: Place, fill: Callable[[Connection], None], now_ms: int) -> int:
     """Create the schema where the file is empty, set and check the pragmas, and bring an older schema up to date.
 
-    Closes the connection on failure. `fill` writes the first rows in the same transaction. Call it behind the
-    turnstile: two processes may be here.
+    Returns the schema version that was found, the newest for a file that was empty. Closes the connection on failure.
+    `fill` writes the first rows in the same transaction. Call it behind the turnstile: two processes may be here.
     """
     with _closed_on_failure(connection, place.location):
         if _is_empty(connection):
             _create_schema(connection, fill, now_ms)
         version = _recognise(connection, place.location)
         _set_pragmas(connection, place)
-        if version < SCHEMA_VERSION:
-            _upgrade(connection, place, now_ms)
+        return _upgrade(connection, place, now_ms) if version < SCHEMA_VERSION else version
 
 
-def connect_reader(place: Place, *, guarded: bool = False) -> Connection:
-    """Open for reading only. `guarded` (for people's own SQL) makes every statement that is not a read fail."""
-    connection = _open(place, apsw.SQLITE_OPEN_READONLY)
+def connect_reader(place: Place, *, guarded: bool = False, alone: bool = False) -> Connection:
+    """Open for reading only. `guarded` (for people's own SQL) makes every statement that is not a read fail.
+
+    `alone`: nobody else knows the file, so it is read without locks and without a file beside it.
+    """
+    connection = _connect_immutable(place) if alone else _open(place, apsw.SQLITE_OPEN_READONLY)
     with _closed_on_failure(connection, place.location):
         if _is_empty(connection):
             raise _foreign(place.location, _NEVER_COMPLETED)
@@ -183,6 +187,24 @@ def connect_reader(place: Place, *, guarded: bool = False) -> Connection:
         if guarded:
             connection.set_authorizer(_reads_only)
     return connection
+
+
+def look_inside(place: Place) -> Durability:
+    """Return the durability that a store was written with, which may be of an older schema."""
+    connection = _open(place, apsw.SQLITE_OPEN_READONLY)
+    with _closed_on_failure(connection, place.location):
+        if _is_empty(connection):
+            raise _foreign(place.location, _NEVER_COMPLETED)
+        _recognise(connection, place.location)
+        durability = Durability.FULL if connection.pragma("journal_mode") == "wal" else Durability.EXTRA
+    close_reader(connection)
+    return durability
+
+
+def close_reader(connection: Connection) -> None:
+    """Close a connection that read, without a checkpoint: the -wal file may no longer be the one that others see."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.close(force=True)
 
 
 @contextmanager
@@ -297,8 +319,8 @@ def _recognise(connection: Connection, location: str) -> int:
     return version
 
 
-def _upgrade(connection: Connection, place: Place, now_ms: int) -> None:
-    """Bring an older store to the newest version in one synced transaction, or leave it as it is."""
+def _upgrade(connection: Connection, place: Place, now_ms: int) -> int:
+    """Bring an older store to the newest version in one synced transaction, or leave it so; return what it was."""
     q = statements(QUERIES_FILE)
     connection.execute(q["begin"])
     try:
@@ -308,6 +330,7 @@ def _upgrade(connection: Connection, place: Place, now_ms: int) -> None:
     finally:
         if connection.in_transaction:
             connection.execute(q["rollback"])
+    return version
 
 
 def _set_pragmas(connection: Connection, place: Place) -> None:

@@ -33,6 +33,22 @@ class Cursor(Protocol):
     def close(self, force: bool = False) -> None: ...  # noqa: D102
 
 
+class Backup(Protocol):
+    """See apsw.Backup."""
+
+    @property
+    def page_count(self) -> int: ...  # noqa: D102
+
+    @property
+    def remaining(self) -> int: ...  # noqa: D102
+
+    def step(self, npages: int = -1) -> bool: ...  # noqa: D102
+
+    def finish(self) -> None: ...  # noqa: D102
+
+    def close(self, force: bool = False) -> None: ...  # noqa: D102
+
+
 class Connection(Protocol):
     """See apsw.Connection."""
 
@@ -58,6 +74,8 @@ class Connection(Protocol):
     def set_authorizer(self, callable: Authorizer | None) -> None: ...  # noqa: D102
 
     def wal_autocheckpoint(self, n: int) -> None: ...  # noqa: D102
+
+    def backup(self, databasename: str, sourceconnection: Connection, sourcedatabasename: str) -> Backup: ...  # noqa: D102
 
     def close(self, force: bool = False) -> None: ...  # noqa: D102
 

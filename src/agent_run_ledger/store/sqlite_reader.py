@@ -29,7 +29,7 @@ from agent_run_ledger.ports import (
 )
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
-from agent_run_ledger.store.sqlite import Place, Rows, connect_reader
+from agent_run_ledger.store.sqlite import Place, Rows, close_reader, connect_reader
 from agent_run_ledger.store.sqlite_driver import Connection, Cursor, Row
 from agent_run_ledger.store.sqlite_failures import translated
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
@@ -60,9 +60,10 @@ _MAX_ROW_ID = 2**63 - 1
 class SqliteReader:
     """See ports.Reader. Any thread may use it; no statement stays open between two calls or two chunks."""
 
-    def __init__(self, place: Place, *, guarded: bool = False) -> None:
+    def __init__(self, place: Place, *, guarded: bool = False, alone: bool = False) -> None:
         self._place = place
         self._guarded = guarded
+        self._alone = alone
         self.lock = FairLock()
         self._q = statements(QUERIES_FILE)
         self._connection: Connection | None = None
@@ -213,10 +214,9 @@ class SqliteReader:
         """Return all lines of meta."""
         return dict(self._fetch("select_meta", ()))
 
-    def counts(self) -> tuple[int, int, int, int, int]:
-        """Return how many runs, records, events, tiles and start marks there are."""
-        runs, records, events, tiles, marks = self._fetch("count_rows", ())[0]
-        return runs, records, events, tiles, marks
+    def fetch(self, name: str) -> list[Row]:
+        """Return all rows of a named statement without parameters, for what only this kind of store can tell."""
+        return self._fetch(name, ())
 
     def pragma(self, name: str) -> int | str:
         """Return the value of a PRAGMA on the read connection."""
@@ -331,7 +331,7 @@ class SqliteReader:
             if self._closed:
                 raise Misuse(f"{location} was used after it was closed", code="store_closed")
             if self._connection is None:
-                self._connection = connect_reader(self._place, guarded=self._guarded)
+                self._connection = connect_reader(self._place, guarded=self._guarded, alone=self._alone)
             return fn(self._connection)
         except apsw.Error as error:
             raise translated(error, location) from error
@@ -375,9 +375,7 @@ class SqliteReader:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            # The writer's connection checkpoints; this one must not, the -wal may no longer be the one others see.
-            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            connection.close(force=True)
+            close_reader(connection)  # the writer's connection checkpoints
 
 
 def _fetch_many(sql: str, bindings: list[tuple[int]], connection: Connection) -> list[Row]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from agent_run_ledger.errors import Misuse, Refused, Tampered, Unavailable
+from agent_run_ledger.errors import Misuse, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope import Change, envelope_bytes
 from agent_run_ledger.kernel.merkle import append, leaf_hash
 from agent_run_ledger.ports import Clock, Entropy
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked, keep_for_ever, register
+from agent_run_ledger.store.naming import unopenable
 from agent_run_ledger.store.sidecar import Sidecar
 from agent_run_ledger.store.sqlite import (
     Identity,
@@ -22,8 +24,10 @@ from agent_run_ledger.store.sqlite import (
     connect_writer,
     create_file,
     identify,
-    unopenable,
+    no_store,
+    remove_if_unfilled,
 )
+from agent_run_ledger.store.sqlite_backup import SqliteBackup
 from agent_run_ledger.store.sqlite_driver import Connection
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.sqlite_reader import SqliteReader
@@ -51,6 +55,7 @@ class SharedStore:
         self.meta: Meta = {}
         self.reader = SqliteReader(place)
         self.guarded = SqliteReader(place, guarded=True)
+        self.backup = SqliteBackup(place, clock)
         self._clock = clock
         self._sidecar: Sidecar | None = None
         self._writer: SqliteWriter | None = None
@@ -78,6 +83,16 @@ class SharedStore:
         except OSError as error:
             raise unopenable(self.sidecar().path, error) from error
 
+    @property
+    def has_sidecar(self) -> bool:
+        """Whether the lock file could be opened."""
+        return self._sidecar is not None
+
+    @property
+    def found_version(self) -> int | None:
+        """The schema version at the first opening for writing, before an upgrade; None where nobody opened so."""
+        return None if self._writer is None else self._writer.found_version
+
     def writer(self) -> SqliteWriter:
         """Return the write side. Misuse where nobody opened the file for writing."""
         if self._writer is None:
@@ -99,9 +114,9 @@ class SharedStore:
         """Return whether the calling thread is inside a transaction of this store."""
         return self._writer is not None and self._writer.lock.is_mine()
 
-    def parts(self) -> list[SqliteReader | SqliteWriter]:
+    def parts(self) -> list[SqliteReader | SqliteBackup | SqliteWriter]:
         """Return what holds connections: the readers, then the writer, which checkpoints as the last to close."""
-        readers: list[SqliteReader | SqliteWriter] = [self.reader, self.guarded]
+        readers: list[SqliteReader | SqliteBackup | SqliteWriter] = [self.reader, self.guarded, self.backup]
         return readers if self._writer is None else [*readers, self._writer]
 
     def close(self) -> BaseException | None:
@@ -248,10 +263,22 @@ class Registry:
             if shared.users == 0:
                 self._open.pop(identity, None)
                 shared.close()
+                if not shared.has_sidecar:
+                    self._remove_what_was_made(location, identity)
             raise
         shared.users += 1
         self._open[identity] = shared
         return shared
+
+    def _remove_what_was_made(self, location: str, identity: Identity) -> None:
+        """Remove the empty file that this process made, when no lock file can be had for it: it can be no store.
+
+        Should somebody else be about to fill it after all, the tripwire tells at the first commit that it is gone.
+        """
+        if identity in self._made:
+            with suppress(OSError, Unavailable):
+                remove_if_unfilled(location, identity)
+            self._made.discard(identity)
 
 
 @dataclass(slots=True)
@@ -295,9 +322,7 @@ def _existing(location: str, *, create: bool) -> tuple[Identity, bool]:
     if identity is None:
         check_nothing_left(location)
         if not create:
-            raise Refused(
-                f"there is no store at {location}", code="no_store", hint="`arl init` makes one; or check the path"
-            )
+            raise no_store(location)
         made = create_file(location)
         identity = identify(location)
     if identity is None:

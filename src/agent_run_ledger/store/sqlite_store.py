@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TypeVar, cast
 
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.errors import Misuse, Refused
+from agent_run_ledger.errors import Misuse, NotAdmitted, Refused, Tampered
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
-from agent_run_ledger.store.sqlite import Durability, Place, Rows
+from agent_run_ledger.store.sqlite import Durability, Place, Rows, identify, look_inside, no_store
+from agent_run_ledger.store.sqlite_backup import BackupReport
+from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION
 from agent_run_ledger.store.sqlite_shared import SharedStore, registry
-from agent_run_ledger.store.sqlite_stats import StoreStats, sqlite_version, stats_of
+from agent_run_ledger.store.sqlite_stats import (
+    Migration,
+    StoreStats,
+    TableSize,
+    migrations_of,
+    sizes_of,
+    sqlite_version,
+    stats_of,
+)
 from agent_run_ledger.store.sqlite_tx import SqliteTx
 
 T = TypeVar("T")
+
+_log = logging.getLogger("agent_run_ledger")
 
 WAIT_S = 30.0
 OLDEST_SQLITE = (3, 51, 3)
@@ -45,8 +60,10 @@ def open_sqlite(
     allows reading and `query` only. `wait_s` bounds every wait for a lock. Clock, entropy and `wait_s` are those of
     the first open.
 
-    Refused: no_store, foreign_file, hard_linked, commits_left, schema_newer, no_authority, network_filesystem (with
-    `authority` only).
+    A store that is a copy is opened with one warning in the log of this process, and never with authority.
+
+    Refused: no_store, foreign_file, hard_linked, commits_left, schema_newer, schema_older (with `readonly` only: a
+    look never upgrades), no_authority, network_filesystem (with `authority` only). NotAdmitted: is_copy (the same).
     Tampered: corrupt, schema_changed, emptied. Unavailable: cannot_open, read_only, disk_full, store_busy.
     Misuse: unsupported_platform, sqlite_too_old, settings_differ, bad_settings, bad_path. Forked: see `forks`.
     """
@@ -65,13 +82,60 @@ def open_sqlite(
     store = SqliteStore(
         registry.open(wanted, create=create, readonly=readonly, clock=clock or SystemClock()), readonly=readonly
     )
-    if authority and not store.authority:
-        if store.created_here:
-            store.grant_authority()
-        else:
-            store.close()
-            raise Refused(f"{location} has no authority for effects", code="no_authority", hint="see `arl init`")
+    try:
+        if authority and not store.authority:
+            _give_authority(store)
+        if not readonly and store.copied is not None:
+            _warn_of_copy(store, store.copied)
+    except BaseException:
+        store.close()
+        raise
     return store
+
+
+def _give_authority(store: SqliteStore) -> None:
+    """Grant it to a store that was just made, and refuse any other."""
+    if store.is_copy:
+        raise _not_admitted(store.location)
+    if not store.created_here:
+        raise Refused(f"{store.location} has no authority for effects", code="no_authority", hint="see `arl init`")
+    store.grant_authority()
+
+
+def _not_admitted(location: str) -> NotAdmitted:
+    return NotAdmitted(
+        f"{location} is a copy: it has no authority, whatever the store it was made from had",
+        code="is_copy",
+        hint="only people can admit a copy, which comes with effects; runs need no authority",
+    )
+
+
+def _warn_of_copy(store: SqliteStore, copied: Copied) -> None:
+    if store.location not in _warned_of_copies:
+        _warned_of_copies.add(store.location)
+        _log.warning(
+            "%s is a copy, made at %s of a log of %d leaves: runs may go on here, but the original must not run on "
+            "beside it, or both pay for the same steps",
+            store.location,
+            datetime.fromtimestamp(copied.at_ms / 1000, UTC).isoformat(timespec="seconds"),
+            copied.size,
+        )
+
+
+def stored_durability(path: str | os.PathLike[str], *, wait_s: float = WAIT_S) -> str:
+    """Return the durability that the store at `path` was written with, "full" or "extra"; also of an older schema.
+
+    Nothing is changed. Errors as of `open_sqlite`; no_store where nothing is there.
+    """
+    _check_platform()
+    location = _locate(path)
+    identity = identify(location)
+    if identity is None:
+        raise no_store(location)
+    place = Place(
+        location=location, identity=identity, durability=Durability.FULL, wait_s=wait_s, entropy=SystemEntropy()
+    )
+    return look_inside(place)
 
 
 def _check_platform() -> None:
@@ -98,6 +162,16 @@ def _locate(path: str | os.PathLike[str]) -> str:
     return location
 
 
+def _locate_new(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a file that is to be made: of its directory without symbolic links, not of itself."""
+    _locate(path)
+    named: str = os.fspath(path)
+    folder, name = os.path.split(named)
+    if name in ("", ".", ".."):
+        raise Misuse(f"{path!r} names no file", code="bad_path", hint="name a file, not a directory")
+    return os.path.join(_locate(folder or "."), name)
+
+
 def check_filesystem(location: str, *, authority: bool) -> None:
     """Refused("network_filesystem") for effects where other machines share the file; one warning for runs."""
     kind = filesystem(location)
@@ -115,6 +189,17 @@ def check_filesystem(location: str, *, authority: bool) -> None:
 
 
 _warned: set[str] = set()
+_warned_of_copies: set[str] = set()
+
+_END_OF_CALENDAR_MS = 253_402_300_799_000  # the last second of the year 9999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """What a copy says of itself: of how many leaves it was made, and when (Unix milliseconds)."""
+
+    size: int
+    at_ms: int
 
 
 class SqliteStore:
@@ -124,7 +209,7 @@ class SqliteStore:
         self._shared = shared
         self._readonly = readonly
         self._closed = False
-        self._authority = bool(shared.meta["authority"])
+        self._authority = not self.is_copy and bool(shared.meta["authority"])
 
     @property
     def log_id(self) -> bytes:
@@ -133,8 +218,8 @@ class SqliteStore:
 
     @property
     def authority(self) -> bool:
-        """See ports.Store.authority. Once given it stays, so only a no is read again."""
-        if not self._authority:
+        """See ports.Store.authority. Once given it stays, so only a no is read again; a copy never has it."""
+        if not self._authority and not self.is_copy:
             self._authority = bool(self._open().reader.meta()["authority"])
         return self._authority
 
@@ -150,8 +235,18 @@ class SqliteStore:
 
     @property
     def is_copy(self) -> bool:
-        """Whether this file is a backup that we made: it opens in recovery."""
+        """Whether this file is a copy that `backup` made, or goes back to one. It holds no authority."""
         return bool(self._shared.meta["is_copy"])
+
+    @property
+    def copied(self) -> Copied | None:
+        """Of what a copy was made; None for a store that is none. Tampered("corrupt") where it does not say."""
+        if not self.is_copy:
+            return None
+        size, at_ms = self._shared.meta.get("copied_size"), self._shared.meta.get("copied_at_ms")
+        if isinstance(size, int) and isinstance(at_ms, int) and 0 <= at_ms <= _END_OF_CALENDAR_MS:
+            return Copied(size=size, at_ms=at_ms)
+        raise Tampered(f"{self.location}: meta does not say when this copy was made, and of what", code="corrupt")
 
     @property
     def created_here(self) -> bool:
@@ -185,8 +280,11 @@ class SqliteStore:
     def grant_authority(self) -> bool:
         """Let this store hold effects, with a leaf that says so; False when it already could.
 
-        Refused("network_filesystem") where locks do not keep machines apart.
+        Refused("network_filesystem") where locks do not keep machines apart. NotAdmitted("is_copy") for a copy: that
+        it is not an older one beside a newer original, only people can know.
         """
+        if self.is_copy:
+            raise _not_admitted(self.location)
         check_filesystem(self.location, authority=True)
 
         def grant(tx: SqliteTx) -> bool:
@@ -207,8 +305,45 @@ class SqliteStore:
         return self._open().guarded.query(sql)
 
     def stats(self) -> StoreStats:
-        """Return sizes and counts for `arl doctor`."""
+        """Return sizes and counts for `arl doctor`, without reading the records or the log."""
         return stats_of(self._open().reader, self.location)
+
+    def sizes(self) -> list[TableSize]:
+        """Return the bytes of every table and index, the largest first. It reads the whole file."""
+        return sizes_of(self._open().reader)
+
+    def migrations(self) -> list[Migration]:
+        """Return the migrations that made this file what it is, in order."""
+        return migrations_of(self._open().reader)
+
+    @property
+    def upgraded_from(self) -> int | None:
+        """The schema version before this process upgraded the file; None where there was nothing to do."""
+        found = self._shared.found_version
+        return None if found in (None, SCHEMA_VERSION) else found
+
+    def backup(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        check: Callable[[Reader], None] | None = None,
+    ) -> BackupReport:
+        """Write a copy of this store, as it is at one moment, into the new file `destination`, and say what it holds.
+
+        Other threads and processes write on meanwhile (with durability "extra" they wait) and never make it begin
+        anew; a fork of this process does. The file comes to be with mode 0600, synced and whole, or not at all: until
+        then it is `destination.partial-…`, which only a killed process leaves behind. It is marked: it is a copy, has
+        no authority, and its log goes its own way from where the source's was. A read-only store can be copied too.
+
+        `progress` is told (pages done, pages), between two steps of 1 MiB. `check` may read the copy before it gets
+        its name; what it raises, it is refused for. Memory: 8 MiB, whatever the size of the store.
+
+        Refused: destination_exists, also where only a -wal or -lock of that name is, and side_file.
+        Unavailable: cannot_open, read_only, disk_full, store_busy, interrupted. Uncertain: name_not_synced, when the
+        copy is whole. Tampered: corrupt. Misuse: bad_path, store_closed, nested_backup.
+        """
+        return self._open().backup.run(_locate_new(destination), progress=progress, check=check)
 
     def close(self) -> None:
         """See ports.Store.close. In a forked child it does nothing: the store is the parent's."""

@@ -49,6 +49,8 @@ class SqliteWriter:
 
     def __init__(self, place: Place, sidecar: Sidecar, clock: Clock) -> None:
         self.log_id = b""
+        self.found_version = 0
+        """The schema version that the file had when it was first opened here."""
         self._place = place
         self._sidecar = sidecar
         self._clock = clock
@@ -68,7 +70,7 @@ class SqliteWriter:
             if not self._sidecar.enter(self._place.wait_s):
                 connection.close(force=True)
                 raise self._busy()
-            make_ready(connection, self._place, fill, self._clock.now_ms())
+            self.found_version = make_ready(connection, self._place, fill, self._clock.now_ms())
         finally:
             self._sidecar.leave()
         cursor = self._adopt(connection)
@@ -294,6 +296,7 @@ class SqliteWriter:
             if is_full and not landed:  # the frame that commits was never written whole
                 lookup.execute(q["rollback"])
             else:
+                # An UPDATE that changes nothing writes no page, and then its COMMIT does nothing at all.
                 lookup.execute(q["touch"], can_cache=False)
                 lookup.execute(q["commit"])
         except BaseException as second:

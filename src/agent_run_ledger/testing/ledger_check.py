@@ -71,7 +71,7 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
         raise LedgerBroken(where, [f"it cannot be opened: {error}"]) from error
     try:
         reader = store.reader()
-        log = verify_log(reader, log_id=store.log_id)
+        log = verify_log(reader, log_id=store.log_id, is_copy=store.is_copy)
         found.problems += [
             problem.text if problem.leaf_index is None else f"leaf {problem.leaf_index}: {problem.text}"
             for problem in log.problems

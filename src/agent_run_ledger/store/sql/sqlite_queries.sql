@@ -3,6 +3,9 @@
 -- name: begin
 BEGIN IMMEDIATE;
 
+-- name: begin_read
+BEGIN;
+
 -- name: commit
 COMMIT;
 
@@ -60,11 +63,17 @@ INSERT INTO meta (key, value) VALUES (?, ?);
 -- name: update_meta
 UPDATE meta SET value = ? WHERE key = ?;
 
+-- name: put_meta
+INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
+
 -- name: insert_migration
 INSERT INTO migrations (version, sha256, applied_at_ms) VALUES (?, ?, ?);
 
 -- name: select_migrations
 SELECT version, sha256 FROM migrations ORDER BY version;
+
+-- name: select_migration_times
+SELECT version, sha256, applied_at_ms FROM migrations ORDER BY version;
 
 -- name: select_run
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
@@ -201,9 +210,24 @@ GROUP BY row_id ORDER BY min(started_at_ms), row_id;
 SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
 FROM in_flight WHERE NOT EXISTS (SELECT 1 FROM runs WHERE row_id = place >> 16) ORDER BY place LIMIT ?;
 
--- name: count_rows
-SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM records), (SELECT count(*) FROM events),
-    (SELECT count(*) FROM tiles), (SELECT count(*) FROM in_flight);
+-- name: count_indexed
+SELECT name, ncell FROM dbstat('main', 1) WHERE name IN ('records_result', 'records_other');
+
+-- name: count_in_flight
+SELECT count(*) FROM in_flight;
+
+-- name: count_kinds
+SELECT kind, count(*) FROM records INDEXED BY records_other WHERE kind <> 2 GROUP BY kind ORDER BY kind;
+
+-- name: count_states
+SELECT state, count(*) FROM runs GROUP BY state ORDER BY state;
+
+-- name: select_oldest_kept
+SELECT runs.run_id, runs.updated_at_ms FROM runs JOIN records ON records.record_id = runs.start_record_id
+WHERE runs.state = 'completed' AND records.salt IS NOT NULL ORDER BY runs.row_id LIMIT 1;
+
+-- name: select_sizes
+SELECT name, pgsize, unused FROM dbstat('main', 1) ORDER BY pgsize DESC, name;
 
 -- name: select_schema
 SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~';
