@@ -166,18 +166,19 @@ def test_a_stopped_process_inside_a_transaction_ends_in_unavailable_not_in_waiti
 
 def test_a_process_that_is_stopped_while_it_waits_stops_nobody(backend: Backend) -> None:
     store = backend.open(wait_s=60)
-    with Child("turnstile", store.location) as holder, Child("work", store.location, "waiting", 0) as waiter:
+    with Child("turnstile", store.location) as holder:
         assert holder.hear() == "inside"
-        while not store._shared.sidecar()._is_held_elsewhere(_WAITING):
-            os.sched_yield()
-        waiter.stop()
-        holder.kill()
-        row = begin(store)
-        for key in range(20):
-            do_step(store, row, key)
-        waiter.resume()
-        assert waiter.hear() == "ready"
-        waiter.kill()
+        with Child("work", store.location, "waiting", 0) as waiter:  # not before: it could pass and never wait
+            while not store._shared.sidecar()._is_held_elsewhere(_WAITING):
+                os.sched_yield()
+            waiter.stop()
+            holder.kill()
+            row = begin(store)
+            for key in range(20):
+                do_step(store, row, key)
+            waiter.resume()
+            assert waiter.hear() == "ready"
+            waiter.kill()
     assert check_log(store) == 23
 
 
@@ -188,19 +189,20 @@ def test_who_has_had_its_turn_lets_others_go_first(backend: Backend, monkeypatch
     begin(store)
     monkeypatch.setattr("agent_run_ledger.store.sidecar.time.sleep", naps.append)
     sidecar = store._shared.sidecar()
-    with Child("turnstile", store.location) as holder, Child("work", store.location, "waiting", 0) as waiter:
+    with Child("turnstile", store.location) as holder:
         assert holder.hear() == "inside"
-        while not sidecar._is_held_elsewhere(_WAITING):
-            os.sched_yield()
-        waiter.stop()
-        holder.kill()
-        for turn_ends_s, expected in ((float("inf"), []), (0.0, [_YIELD_S])):
-            sidecar._turn_ends_s = turn_ends_s
-            store.transact(op(), lambda tx: None)
-            assert naps == expected
-        waiter.resume()
-        assert waiter.hear() == "ready"
-        waiter.kill()
+        with Child("work", store.location, "waiting", 0) as waiter:  # not before: it could pass and never wait
+            while not sidecar._is_held_elsewhere(_WAITING):
+                os.sched_yield()
+            waiter.stop()
+            holder.kill()
+            for turn_ends_s, expected in ((float("inf"), []), (0.0, [_YIELD_S])):
+                sidecar._turn_ends_s = turn_ends_s
+                store.transact(op(), lambda tx: None)
+                assert naps == expected
+            waiter.resume()
+            assert waiter.hear() == "ready"
+            waiter.kill()
 
 
 def test_an_opening_that_waits_keeps_no_other_store_from_being_opened(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote
@@ -16,10 +16,10 @@ import apsw
 
 from agent_run_ledger.errors import Refused, Tampered, Unavailable
 from agent_run_ledger.ports import Entropy
-from agent_run_ledger.store.naming import unopenable
+from agent_run_ledger.store.naming import make_lasting, unopenable
 from agent_run_ledger.store.sidecar import FILE_MODE
 from agent_run_ledger.store.sqlite_driver import Connection, Row, connect
-from agent_run_ledger.store.sqlite_failures import replaced, translated
+from agent_run_ledger.store.sqlite_failures import is_half_done, replaced, translated
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE, SCHEMA_VERSION, apply_migrations, check_schema
 from agent_run_ledger.store.statements import statements
 
@@ -127,17 +127,25 @@ def remove_if_unfilled(location: str, identity: Identity) -> None:
 def create_file(location: str) -> bool:
     """Make an empty file, mode 0600 under every umask, and return True; False where there is one already.
 
+    Its name is durable before a journal is made beside it: a journal alone would be taken for a lost store's commits.
     Unavailable where that is impossible.
     """
     try:
         fd = os.open(location, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         os.fchmod(fd, FILE_MODE)
         os.close(fd)  # nothing in this process can hold a POSIX lock on a file that did not exist
+        sync_name(location)
     except FileExistsError:
         return False
     except OSError as error:
         raise unopenable(location, error) from error
     return True
+
+
+def sync_name(location: str) -> None:
+    """Make the name of a file durable, where its file system can sync a directory at all."""
+    with suppress(OSError):
+        make_lasting(os.path.dirname(location))
 
 
 def connect_writer(place: Place, *, create: bool) -> Connection:
@@ -225,7 +233,7 @@ def _closed_on_failure(connection: Connection, location: str) -> Generator[None,
 def _open(place: Place, flags: int) -> Connection:
     location, readonly = place.location, flags == apsw.SQLITE_OPEN_READONLY
     try:
-        connection = _touched(connect(location, flags), place)
+        connection = _connected(place, flags)
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
         if identity_of(location) != place.identity:
             raise replaced(location) from error
@@ -245,6 +253,32 @@ def _open(place: Place, flags: int) -> Connection:
         if not readonly and connection.readonly("main"):
             raise Unavailable(f"{location} is write-protected", code="read_only", hint="open it with readonly=True")
     return connection
+
+
+def roll_back(place: Place) -> None:
+    """Undo what a dead process left half done in a rollback journal, as the next writer would; a reader may not.
+
+    Unavailable("read_only") for who may not write there. Tampered("store_replaced") for another file.
+    """
+    if identity_of(place.location) != place.identity:
+        raise replaced(place.location)
+    try:
+        connection = _touched(connect(place.location, apsw.SQLITE_OPEN_READWRITE), place)
+    except apsw.Error as error:
+        raise translated(error, place.location) from error
+    with _closed_on_failure(connection, place.location):
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close(force=True)
+
+
+def _connected(place: Place, flags: int) -> Connection:
+    try:
+        return _touched(connect(place.location, flags), place)
+    except apsw.ReadOnlyError as error:
+        if not is_half_done(error):
+            raise
+    roll_back(place)
+    return _touched(connect(place.location, flags), place)
 
 
 def _touched(connection: Connection, place: Place) -> Connection:

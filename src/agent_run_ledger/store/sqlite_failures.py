@@ -70,12 +70,23 @@ def replaced(location: str) -> Tampered:
     )
 
 
+def is_half_done(error: apsw.Error) -> bool:
+    """Whether a read found a commit that a dead process left half done, and may not roll it back itself."""
+    return extended_code(error) == apsw.SQLITE_READONLY_ROLLBACK
+
+
 def translated(error: apsw.Error, location: str) -> LedgerError:
     """Return the error to raise from `error`; `location` is the store's path. Nothing has been committed."""
     if isinstance(error, apsw.IOError) and extended_code(error) in _WRONG_BYTES:
         return Tampered(f"{location} is not an intact store: {error}", code="corrupt", hint="restore it from a backup")
     if extended_code(error) == apsw.SQLITE_READONLY_DBMOVED:  # without a WAL SQLite looks itself
         return replaced(location)
+    if is_half_done(error):
+        return Unavailable(
+            f"a process died in the middle of a commit to {location}, and this one may not write there to undo it",
+            code="read_only",
+            hint="let a user who may write it open it once",
+        )
     for kinds, answer, code, message, hint in _RULES:
         if isinstance(error, kinds):
             return answer(f"{message.format(location=location)}: {error}", code=code, hint=hint)

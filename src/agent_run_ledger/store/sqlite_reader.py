@@ -29,9 +29,9 @@ from agent_run_ledger.ports import (
 )
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
-from agent_run_ledger.store.sqlite import Place, Rows, close_reader, connect_reader
+from agent_run_ledger.store.sqlite import Place, Rows, close_reader, connect_reader, roll_back
 from agent_run_ledger.store.sqlite_driver import Connection, Cursor, Row
-from agent_run_ledger.store.sqlite_failures import translated
+from agent_run_ledger.store.sqlite_failures import is_half_done, translated
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.sqlite_rows import (
     LANE_BITS,
@@ -332,6 +332,12 @@ class SqliteReader:
                 raise Misuse(f"{location} was used after it was closed", code="store_closed")
             if self._connection is None:
                 self._connection = connect_reader(self._place, guarded=self._guarded, alone=self._alone)
+            try:
+                return fn(self._connection)
+            except apsw.ReadOnlyError as error:
+                if not is_half_done(error):
+                    raise
+            roll_back(self._place)
             return fn(self._connection)
         except apsw.Error as error:
             raise translated(error, location) from error

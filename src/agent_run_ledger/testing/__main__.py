@@ -1,4 +1,4 @@
-"""The small command of the kit: `python -m agent_run_ledger.testing crash SCENARIO` and `... check LEDGER`."""
+"""The small command of the kit: `python -m agent_run_ledger.testing crash|power SCENARIO` and `... check LEDGER`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from agent_run_ledger.testing.crash import CrashCheckFailed, Summary, crash_ever
 from agent_run_ledger.testing.harness import DEFAULT_TIMEOUT_S, LifeTimeout
 from agent_run_ledger.testing.ledger_check import LedgerBroken, check_ledger
 from agent_run_ledger.testing.points import ALL
+from agent_run_ledger.testing.power_cut import TORN_PER_CUT, PowerCheckFailed, cut_power_everywhere
 
 HOLDS, BROKEN = 0, 6
 
@@ -25,8 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     try:
-        found = _check(given) if given.command == "check" else _crash(given)
-    except (CrashCheckFailed, LedgerBroken, LifeTimeout) as error:
+        found = {"check": _check, "crash": _crash, "power": _power}[given.command](given)
+    except (CrashCheckFailed, PowerCheckFailed, LedgerBroken, LifeTimeout) as error:
         print(error, file=sys.stderr)
         return BROKEN
     except LedgerError as error:
@@ -47,9 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     crash.add_argument("--most-per-point", type=int, metavar="N", help="at most N kills per point, evenly spread")
     crash.add_argument("--at-once", type=int, default=1, metavar="N", help="lives that run at the same time")
     crash.add_argument("--timeout", type=float, default=DEFAULT_TIMEOUT_S, metavar="SECONDS", help="per life")
+    power = commands.add_parser("power", help="cut the power at every act of the disk, go on from each image, check")
+    power.add_argument("scenario", help="as for crash; it runs in this process")
+    power.add_argument("--torn", type=int, default=TORN_PER_CUT, metavar="N", help="torn images per cut (%(default)s)")
+    power.add_argument("--seed", type=int, default=0, metavar="N", help="which of them (%(default)s)")
     check = commands.add_parser("check", help="re-read a whole ledger and say every contradiction")
     check.add_argument("ledger", help="path of the SQLite file")
-    for command in (crash, check):
+    for command in (crash, power, check):
         command.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -62,7 +67,7 @@ def _check(given: argparse.Namespace) -> str:
 
 
 def _crash(given: argparse.Namespace) -> str:
-    with _progress() as progress:
+    with _progress("lives") as progress:
         summary = crash_everywhere(
             given.scenario,
             points=given.point or ALL,
@@ -76,6 +81,17 @@ def _crash(given: argparse.Namespace) -> str:
     return _told(summary)
 
 
+def _power(given: argparse.Namespace) -> str:
+    with _progress("acts") as progress:
+        summary = cut_power_everywhere(given.scenario, torn_per_cut=given.torn, seed=given.seed, progress=progress)
+    if given.json:
+        return json.dumps(dataclasses.asdict(summary))
+    return (
+        f"{given.scenario}: power cut at {summary.cuts} places, {summary.images} images, "
+        f"{summary.distinct} different ones opened, everything holds"
+    )
+
+
 def _told(summary: Summary) -> str:
     lines = [
         f"{point:18} {summary.kills.get(point, 0):5} kills of {summary.reached[point]:5}" for point in summary.kills
@@ -84,7 +100,7 @@ def _told(summary: Summary) -> str:
 
 
 @contextmanager
-def _progress() -> Generator[Callable[[int, int], None] | None]:
+def _progress(what: str) -> Generator[Callable[[int, int], None] | None]:
     """Show a bar where somebody looks."""
     if not sys.stderr.isatty():
         yield None
@@ -93,7 +109,7 @@ def _progress() -> Generator[Callable[[int, int], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("lives", total=None)
+        task = bar.add_task(what, total=None)
         yield lambda done, cases: bar.update(task, completed=done, total=cases)
 
 

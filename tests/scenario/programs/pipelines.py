@@ -156,3 +156,26 @@ def streaming(workdir: Path) -> object:
             return " ".join(louder)
 
         return ledger.execute(text="word after word")
+
+
+def sturdy(workdir: Path) -> object:
+    """Three steps in a ledger without a WAL."""
+    bodies = BodyCounter(workdir / "bodies.log")
+    with RunLedger("sturdy", durability="extra") as ledger:
+
+        @ledger.step
+        def first(n: int) -> int:
+            bodies.ran("first", n)
+            return n + 1
+
+        @ledger.step(depends_on=["first"])
+        def second(first: int) -> int:
+            bodies.ran("second", first)
+            return first * 2
+
+        @ledger.step(depends_on=["second"])
+        def third(second: int) -> str:
+            bodies.ran("third", second)
+            return f"<{second}>"
+
+        return ledger.execute(n=4)
