@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agent_run_ledger.ledger.run_ledger import RunLedger
     from agent_run_ledger.runs.explain import StepExplanation, Verdict
     from agent_run_ledger.runs.steps import From, Step
+    from agent_run_ledger.runs.usage import report_usage
 
 __version__ = "0.1.0"
 
@@ -64,6 +65,7 @@ __all__ = [
     "Unstorable",
     "Verdict",
     "register_codec",
+    "report_usage",
 ]
 
 _LAZY = {
@@ -74,6 +76,7 @@ _LAZY = {
     "StepExplanation": "agent_run_ledger.runs.explain",
     "Verdict": "agent_run_ledger.runs.explain",
     "register_codec": "agent_run_ledger.codecs",
+    "report_usage": "agent_run_ledger.runs.usage",
 }
 
 

@@ -141,6 +141,7 @@ class UsageRow(NamedTuple):
     occurrence: int
     attempt: int
     usage: bytes
+    ended_at_ms: int
 
 
 class RunInFlight(NamedTuple):
@@ -279,6 +280,10 @@ class Reader(Protocol):
 
     def keys_of(self, record_ids: Sequence[int]) -> list[RecordKey]:
         """Return the keys of these RESULT records, of whichever runs; a missing one must raise Tampered."""
+        ...
+
+    def count_results(self, run_row_id: int) -> int:
+        """Return how many RESULT records a run has, erased ones too, without reading them."""
         ...
 
     def result_names(self, run_row_id: int) -> set[str]:

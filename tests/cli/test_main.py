@@ -102,8 +102,8 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
         return set(re.findall(r"^  ([a-z]+)  ", arl(*arguments, "--help").out.split("Commands:")[1], re.MULTILINE))
 
     assert listed() == {
-        "init", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo", "bench",
-        "version", "runs",
+        "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
+        "bench", "version", "runs",
     }  # fmt: skip
     assert listed("runs") == {
         "list", "show", "explain", "watch", "fork", "quarantine", "release", "takeover", "cancel",
@@ -113,7 +113,7 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 
 def test_every_command_has_json_and_help(arl: Arl) -> None:
     for command in (
-        "init", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
+        "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
         "version",
     ):  # fmt: skip
         assert "--json" in arl(command, "--help").out

@@ -51,6 +51,9 @@ def _keys(value: Any) -> Iterator[str]:
     "arguments",
     [
         ("runs", "list"),
+        ("runs", "list", "--usage"),
+        ("usage", "crashed"),
+        ("usage", "--by", "model"),
         ("runs", "show", "crashed", "--payloads"),
         ("runs", "show", "dead", "--step", "judge"),
         ("runs", "explain", "changed"),

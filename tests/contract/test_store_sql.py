@@ -56,6 +56,7 @@ def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> 
         ("select_result_ids", "records_result"),
         ("select_other_ids", "records_other"),
         ("select_result_names", "records_result"),
+        ("count_results", "USING COVERING INDEX records_result"),
         ("select_keys", "INTEGER PRIMARY KEY"),
         ("select_kept", "INTEGER PRIMARY KEY"),
         ("select_erased_names", "records_result (run_row_id=? AND fingerprint<?)"),

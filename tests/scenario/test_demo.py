@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from agent_run_ledger import RunLedger
 from agent_run_ledger.demo import run_demo
 from agent_run_ledger.demo.audit.collect import TreeRefused
 from agent_run_ledger.demo.outcome import PROVENANCE
@@ -107,6 +108,19 @@ def test_tokens_spent_restored_and_uncertain_are_those_of_the_meter(killed: dict
     ]
     assert killed["tokens_in_records"] == reviews + last
     assert killed["tokens_estimated"] is True
+
+
+def test_the_ledger_alone_says_the_same_of_its_tokens(killed: dict[str, Any]) -> None:
+    first, second = (life["tokens"] for life in killed["lives"])
+    with RunLedger(killed["run_id"], killed["database"], create=False) as ledger:
+        account = ledger.bind(killed["run_id"]).usage()
+    assert account is not None
+    total = account.total
+    assert total.spent.tokens == first["spent"] + second["spent"]
+    assert total.restored.tokens == second["restored"]
+    assert (total.uncertain.calls, total.uncertain.repeated) == (1, 1)
+    assert total.uncertain.estimate.tokens == first["uncertain"]  # the rules repeat themselves to the letter
+    assert account.silent == len(killed["steps"]) - 15
 
 
 def test_the_run_is_completed_and_its_log_verifies(killed: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from agent_run_ledger.cli.runs_show import show
 from agent_run_ledger.cli.runs_watch import watch
 from agent_run_ledger.cli.sql import sql
 from agent_run_ledger.cli.upgrade import upgrade
+from agent_run_ledger.cli.usage import usage
 from agent_run_ledger.cli.verify import verify
 from agent_run_ledger.cli.version import print_version, version
 
@@ -36,6 +37,7 @@ _RUNS_HELP = "Look at runs, and decide about them."
 
 COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("init", init, "Make a store and give it authority."),
+    ("usage", usage, "Show tokens and cost: spent, restored, uncertain."),
     ("verify", verify, "Check the whole log, or prove one leaf."),
     ("export", export, "Write the log as CloudEvents, one JSON line per leaf."),
     ("backup", backup, "Copy the store while it is in use."),

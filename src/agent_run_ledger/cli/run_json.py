@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_run_ledger.cli.account_json import account_json, usage_json
 from agent_run_ledger.cli.words import iso
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.run_view import AttemptView, DecisionView, RunView, StepView
@@ -12,6 +13,7 @@ from agent_run_ledger.ledger.values import ReadValue, read_value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agent_run_ledger.ledger.account import Account
     from agent_run_ledger.ledger.views import RecordView
     from agent_run_ledger.ports import InFlight, Store
     from agent_run_ledger.runs.prefix import Origin, Prefix
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
 HAS_VALUE = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED)
 
 
-def run_json(view: RunView, store: Store | None, kept: Mapping[str, ReadValue] | None = None) -> dict[str, object]:
-    """Return one run with the inputs that were kept; with a store, the recorded values too."""
+def run_json(
+    view: RunView, store: Store | None, account: Account, kept: Mapping[str, ReadValue] | None = None
+) -> dict[str, object]:
+    """Return one run with its account and the inputs that were kept; with a store, the recorded values too."""
     row = view.row
     return {
         "run_id": row.run_id,
@@ -40,6 +44,7 @@ def run_json(view: RunView, store: Store | None, kept: Mapping[str, ReadValue] |
         "attempts": [attempt_json(attempt) for attempt in view.attempts],
         "decisions": [decision_json(decision) for decision in view.decisions],
         "code_changed": list(view.code_changed),
+        "usage": account_json(account),
         "steps": [step_json(step, view, store) for step in view.steps],
         "forked_from": None if view.prefix is None else prefix_json(view.prefix),
         "forks": [
@@ -120,6 +125,7 @@ def record_json(record: RecordView, store: Store | None) -> dict[str, object]:
         "because": list(record.because),
         "error": record.error,
         "erased": record.erased,
+        "usage": usage_json(record.usage),
         "origin": None if record.origin is None else origin_json(record.origin),
     }
     if store is not None and record.kind in HAS_VALUE:

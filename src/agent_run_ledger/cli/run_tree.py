@@ -10,8 +10,9 @@ from rich.cells import cell_len
 from rich.text import Text
 from rich.tree import Tree
 
+from agent_run_ledger.cli.account_words import account_words, record_tokens
 from agent_run_ledger.cli.next_steps import shell_word
-from agent_run_ledger.cli.output import ascii_only, text
+from agent_run_ledger.cli.output import ascii_only, console, text
 from agent_run_ledger.cli.parts import Parts
 from agent_run_ledger.cli.run_json import HAS_VALUE, duration_ms
 from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
@@ -36,6 +37,7 @@ from agent_run_ledger.ledger.values import read_value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agent_run_ledger.ledger.account import Account
     from agent_run_ledger.ledger.values import ReadValue
     from agent_run_ledger.ledger.views import RecordView
     from agent_run_ledger.ports import InFlight, Store
@@ -54,10 +56,12 @@ _SIGNS: dict[StepState, tuple[str, str, str]] = {
 _WORD_WIDTH = max(len(state) for state in StepState)
 _NAME_WIDTH = 28
 _DEPENDENCIES_WIDTH = 16
+_GUIDES = 8
+"""Columns that the lines of a tree take at the depth of the steps."""
 
 
-def run_tree(view: RunView, store: Store | None, kept: Mapping[str, ReadValue] | None = None) -> Tree:
-    """Return the tree of a run with the inputs that were kept; with a store, the values of its records too."""
+def run_tree(view: RunView, store: Store | None, account: Account, kept: Mapping[str, ReadValue] | None = None) -> Tree:
+    """Return the tree of a run with its account and the inputs that were kept; with a store, its values too."""
     row = view.row
     head = Text.assemble(
         ("run ", "bold"),
@@ -82,11 +86,15 @@ def run_tree(view: RunView, store: Store | None, kept: Mapping[str, ReadValue] |
         tree.add(text(f"inputs: {listed(view.input_names)}"))
     if view.policy:
         tree.add(text(f"policy: {', '.join(f'{name} {value}' for name, value in view.policy.items())}"))
+    spent = account_words(account.total)
+    if spent:
+        tree.add(Parts(["usage", *spent]))
     _add_attempts(tree, view)
     steps = tree.add(text(steps_words(view), "bold"))
     width = min(_NAME_WIDTH, max((cell_len(clean(step.definition.name)) for step in view.steps), default=0))
+    tokens = all(step_line(step, width, tokens=True).cell_len + _GUIDES <= console().width for step in view.steps)
     for step in view.steps:
-        branch = steps.add(step_line(step, width))
+        branch = steps.add(step_line(step, width, tokens=tokens))
         _add_history(branch, step)
         if store is not None and step.current is not None:
             _add_value(branch, store, step.current, full=True)
@@ -154,15 +162,15 @@ def steps_words(view: RunView) -> str:
     return f"{words}; and {removed} removed from the pipeline" if removed else words
 
 
-def step_line(step: StepView, width: int) -> Text:
-    """Return one step on one line; `width` is that of the column of names."""
+def step_line(step: StepView, width: int, *, tokens: bool = False) -> Text:
+    """Return one step on one line; `width` is that of the column of names, `tokens` says whether to show them."""
     name = clean(step.definition.name)
     line = _state_text(step.state)
     line.append(f"  {name}{' ' * max(0, width - cell_len(name))}")
     if step.in_flight:
         line.append(f"  attempt {step.in_flight[-1].attempt}", "dim")
     elif step.current is not None:
-        line.append(f"  {' · '.join(_record_parts(step.current))}", "dim")
+        line.append(f"  {' · '.join(_record_parts(step.current, tokens=tokens))}", "dim")
     needs = step.definition.depends_on
     if needs:
         line.append_text(text(f"  {'<-' if ascii_only() else '←'} {_shortened(needs)}", "dim"))
@@ -187,7 +195,7 @@ def _state_text(state: StepState, *, padded: bool = True) -> Text:
     return Text(f"{plain if ascii_only() else sign} {word}", style=style, overflow="fold")
 
 
-def _record_parts(record: RecordView) -> list[str]:
+def _record_parts(record: RecordView, *, tokens: bool = True) -> list[str]:
     parts = [f"attempt {record.attempt}" if record.origin is None else f"{record.origin}"]
     if record.kind is RecordKind.ABANDONED:  # its end is the next attempt's start: no duration
         parts += [f"started {iso(record.started_at_ms)}", "not known how long"]
@@ -200,7 +208,8 @@ def _record_parts(record: RecordView) -> list[str]:
         parts.append(size_words(record.stored_bytes))
     if record.tries > 1:
         parts.append(f"try {record.tries}")
-    return parts
+    used = record_tokens(record.usage) if tokens else ""
+    return [*parts, used] if used else parts
 
 
 def _add_history(branch: Tree, step: StepView) -> None:

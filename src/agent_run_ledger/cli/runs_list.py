@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,41 +13,53 @@ from agent_run_ledger.kernel.states import RunState
 
 if TYPE_CHECKING:
     from agent_run_ledger.cli.settings import Setting
+    from agent_run_ledger.ledger.account import Account
     from agent_run_ledger.ledger.views import RunSummary
 
 PAGE = 20
 State = Annotated[RunState | None, typer.Option("--state", help="Only runs in this state.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")]
+Usage = Annotated[bool, typer.Option("--usage", help="Also what each run spent: tokens and cost.")]
 Before = Annotated[str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one.")]
 
 
 def list_command(
-    state: State = None, limit: Limit = PAGE, before: Before = None, db: Db = None, as_json: Json = False
+    state: State = None,
+    limit: Limit = PAGE,
+    before: Before = None,
+    usage: Usage = False,
+    db: Db = None,
+    as_json: Json = False,
 ) -> None:
     """List runs, newest first, with the state they are recorded in and whether an attempt of them lives now."""
+    from agent_run_ledger.cli.account_json import account_json
     from agent_run_ledger.cli.copies import copy_json, note_copy
     from agent_run_ledger.cli.output import print_json, say
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.cli.words import clean
+    from agent_run_ledger.ledger.account import account_of_run
     from agent_run_ledger.ledger.views import list_runs
 
     with reading(db) as store:
         found = list_runs(store, state=state, before=before, limit=limit + 1)
         where, copy = store.location, copy_json(store)
         note_copy(store, quiet=as_json)
-    page, more = found[:limit], len(found) > limit
+        page, more = found[:limit], len(found) > limit
+        accounts = [account_of_run(store, one.row, by=None) for one in page] if usage else []
     if as_json:
         runs = [summary_json(summary) for summary in page]
+        if usage:
+            runs = [{**run, "usage": account_json(account)} for run, account in zip(runs, accounts, strict=True)]
         print_json({"runs": runs, "next_before": page[-1].row.run_id if more else None, "copy": copy})
         return
     if not page:
         what = f"{'' if state is None else f'{state} '}runs"
         say(f"no {what} in {clean(where)}" if before is None else f"no {what} older than {clean(before)}")
         return
-    _print_table(page)
+    _print_table(page, accounts)
     if more:
-        _point_on(db_setting(db), page[-1].row.run_id, state=state, limit=limit)
+        _point_on(db_setting(db), page[-1].row.run_id, state=state, limit=limit, usage=usage)
 
 
 def summary_json(summary: RunSummary) -> dict[str, object]:
@@ -91,15 +104,19 @@ STATE_STYLES = {
 }
 
 
-def _print_table(page: list[RunSummary]) -> None:
+def _print_table(page: list[RunSummary], accounts: Sequence[Account]) -> None:
+    """Print the page; with accounts, one for each run, what it spent too."""
+    from agent_run_ledger.cli.account_words import spent_cells
     from agent_run_ledger.cli.output import new_table, show, text
     from agent_run_ledger.cli.words import ago_words, first_line
 
     forks = any(summary.forked_from is not None for summary in page)
-    more = ("FORKED FROM",) if forks else ()
-    table = new_table("RUN", "STATE", "ATTEMPT", "STEPS", "UPDATED", *more, right=("ATTEMPT", "STEPS"))
+    more, spent = ("FORKED FROM",) if forks else (), ("TOKENS", "COST") if accounts else ()
+    table = new_table(
+        "RUN", "STATE", "ATTEMPT", "STEPS", *spent, "UPDATED", *more, right=("ATTEMPT", "STEPS", "TOKENS", "COST")
+    )
     now_ms = time.time_ns() // 1_000_000
-    for summary in page:
+    for at, summary in enumerate(page):
         row = summary.row
         state = text(state_words(row.state, summary.live), STATE_STYLES[row.state])
         if summary.erased:
@@ -108,16 +125,19 @@ def _print_table(page: list[RunSummary]) -> None:
             state.append_text(text(f" · {first_line(row.reason)}", "dim"))
         total = "?" if summary.steps_total is None else str(summary.steps_total)
         steps = text(f"{summary.steps_recorded}/{total}")
-        cells = [text(row.run_id), state, text(row.attempt), steps, text(ago_words(row.updated_at_ms, now_ms))]
+        cells = [text(row.run_id), state, text(row.attempt), steps]
+        cells += map(text, spent_cells(accounts[at].total.spent) if accounts else ())
+        cells.append(text(ago_words(row.updated_at_ms, now_ms)))
         table.add_row(*cells, *([text(summary.forked_from or "")] if forks else []))
     show(table)
 
 
-def _point_on(store: Setting, run_id: str, *, state: RunState | None, limit: int) -> None:
+def _point_on(store: Setting, run_id: str, *, state: RunState | None, limit: int, usage: bool) -> None:
     from agent_run_ledger.cli.next_steps import next_command, shell_word
     from agent_run_ledger.cli.output import note
 
     same = [*([] if state is None else ["--state", str(state)]), *([] if limit == PAGE else ["--limit", str(limit)])]
+    same += ["--usage"] if usage else []
     # One word, so that a run id may begin with "-".
     before = f"--before={shell_word(run_id)}" if run_id.startswith("-") else f"--before {shell_word(run_id)}"
     note(f"more: {next_command(store, 'runs', 'list', *same, before)}")

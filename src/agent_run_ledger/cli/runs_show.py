@@ -30,6 +30,7 @@ def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, 
     from agent_run_ledger.cli.run_tree import run_tree, step_tree
     from agent_run_ledger.cli.words import listed
     from agent_run_ledger.errors import Refused
+    from agent_run_ledger.ledger.account import account_of_run
     from agent_run_ledger.ledger.run_view import view_run
     from agent_run_ledger.ledger.values import read_kept_inputs
     from agent_run_ledger.ledger.views import require_run
@@ -38,10 +39,11 @@ def _show(store: SqliteStore, run_id: str, *, step: str | None, payloads: bool, 
     view = view_run(store, require_run(store.reader(), run_id))
     if step is None:
         kept = None if view.kept_inputs_id is None else read_kept_inputs(store, view.kept_inputs_id)
+        account = account_of_run(store, view.row, by=None)
         if as_json:
-            output.print_json(run_json(view, store if payloads else None, kept) | {"copy": copy_json(store)})
+            output.print_json(run_json(view, store if payloads else None, account, kept) | {"copy": copy_json(store)})
         else:
-            output.show(run_tree(view, store if payloads else None, kept))
+            output.show(run_tree(view, store if payloads else None, account, kept))
         return
     chosen = next((one for one in view.steps if one.definition.name == step), None)
     if chosen is None:

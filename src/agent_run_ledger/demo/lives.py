@@ -141,7 +141,11 @@ def _keep(job: Job, life: Life) -> None:
 def next_commands(job: Job) -> Sequence[str]:
     """Return what to type to look at the run, ready to be pasted into a shell."""
     arl, database = shlex.quote(_arl()), shlex.quote(_from_here(job.database))
-    return (f"{arl} runs show {job.run_id} --db {database}", f"{arl} verify --db {database}")
+    return (
+        f"{arl} runs show {job.run_id} --db {database}",
+        f"{arl} usage {job.run_id} --db {database}",
+        f"{arl} verify --db {database}",
+    )
 
 
 def _arl() -> str:

@@ -42,11 +42,14 @@ from agent_run_ledger.demo.questions import (
 )
 from agent_run_ledger.demo.reviewers import Answer, Reviewer
 from agent_run_ledger.runs.steps import Step
+from agent_run_ledger.runs.usage import report_usage
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_REVIEWS = 14
+RULES = "built-in rules"
+"""Stands for a model where there is none; its tokens are estimates, and it costs nothing."""
 REVIEW_RETRIES = 3
 MAX_FINDINGS = 200
 """A generated file can break a rule on every line; the most severe are enough to judge it."""
@@ -93,15 +96,19 @@ class Audit:
         ]
 
     def ask(self, question: Question) -> Answer:
-        """Ask the reviewer and meter the answer at the moment it is there."""
+        """Ask the reviewer; the meter and then the ledger are told of the answer at the moment it is there."""
+        model = str(self.reviewer.environment.get("model", RULES))
         try:
             answer = self.reviewer.answer(question)
         except AnswerLost:
             self.meter.lost(question.step)
+            report_usage(model=model)
             raise
         self.meter.paid(
             question.step, tokens_in=answer.tokens_in, tokens_out=answer.tokens_out, estimated=answer.estimated
         )
+        cost_usd = 0 if model == RULES else None
+        report_usage(model=model, input_tokens=answer.tokens_in, output_tokens=answer.tokens_out, cost_usd=cost_usd)
         self.after_paid(question.step)
         return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation
 from typing import Any, Final, cast
 
 import orjson
@@ -12,6 +12,17 @@ import orjson
 MAX_LINES: Final = 64
 """Different models in one record; further ones are added to the last line, without a model."""
 
+MAX_COUNT: Final = 10**12
+"""The largest number of tokens or calls that one line may say: nobody has used more, and sums of it stay 64 bits."""
+
+MAX_COST_USD: Final = Decimal(10) ** 12
+SEVERAL: Final = "several"
+"""Where a cost comes from that was added up from lines of different price tables."""
+
+MONEY: Final = Context(prec=60, rounding=ROUND_HALF_EVEN, Emax=MAX_EMAX, traps=[InvalidOperation, DivisionByZero])
+"""How money is added: exactly, whatever decimal context the calling program has set for itself."""
+
+_SMALLEST: Final = Decimal("1e-12")
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
@@ -33,6 +44,56 @@ class Usage:
     cache_write_tokens: int | None = None
     cost_usd: Decimal | None = None
     prices: str = ""
+
+
+def merged(lines: Sequence[Usage]) -> tuple[Usage, ...]:
+    """Return the lines with those of one model added up, at most MAX_LINES, in the order in which models came first.
+
+    Only lines are added that know the same numbers, from the same prices: an unknown number is never taken for 0.
+    """
+    if len(lines) < 2:
+        return tuple(lines)
+    groups: dict[tuple[object, ...], list[Usage]] = {}
+    for line in lines:
+        known = tuple(getattr(line, name) is None for name in (*_TOKENS, "cost_usd"))
+        groups.setdefault((line.model, line.provider, line.prices, known), []).append(line)
+    sums = [_sum(group) for group in groups.values()]
+    if len(sums) <= MAX_LINES:
+        return tuple(sums)
+    return (*sums[: MAX_LINES - 1], _sum(sums[MAX_LINES - 1 :]))
+
+
+def exact_cost(cost: Decimal) -> Decimal | None:
+    """Return a cost in US dollars with at most 12 places; None for what is no finite number from 0 to MAX_COST_USD."""
+    if not cost.is_finite() or not 0 <= cost <= MAX_COST_USD:
+        return None
+    exponent = cost.as_tuple().exponent
+    if isinstance(exponent, int) and -12 <= exponent <= 0:
+        return cost.copy_abs()
+    return cost.quantize(_SMALLEST, context=MONEY).copy_abs()
+
+
+def _sum(lines: Sequence[Usage]) -> Usage:
+    """Return the sum of lines; a number that one of them does not know is unknown, a text they differ in is empty."""
+    first = lines[0]
+    if len(lines) == 1:
+        return first
+    numbers: dict[str, Any] = {}
+    for name in _TOKENS:
+        values = [getattr(line, name) for line in lines]
+        numbers[name] = None if None in values else sum(values)
+    cost: Decimal | None = Decimal(0)
+    for line in lines:
+        cost = None if cost is None or line.cost_usd is None else MONEY.add(cost, line.cost_usd)
+    texts: dict[str, Any] = {
+        name: getattr(first, name) if len({getattr(line, name) for line in lines}) == 1 else ""
+        for name in ("model", "provider", "prices")
+    }
+    if cost is None:
+        texts["prices"] = ""
+    elif not texts["prices"] and any(line.prices for line in lines):
+        texts["prices"] = SEVERAL
+    return Usage(calls=sum(line.calls for line in lines), cost_usd=cost, **numbers, **texts)
 
 
 def usage_bytes(lines: Sequence[Usage]) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.states import RunEvent, RunState
+from agent_run_ledger.ledger.account import Account, account_of_run, parse_by
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.attempt import Context
@@ -92,6 +93,15 @@ class BoundRun:
         """The run's recorded state, or None before its first start."""
         row = self._row(self._opened.existing())
         return None if row is None else row.state
+
+    def usage(self, *, by: str | None = "step") -> Account | None:
+        """Return what the run spent, restored and cannot account for (see `Account`); None before its first start.
+
+        `by`: what the rows stand for, "step", "model", "run" or "day"; None for none.
+        """
+        context = self._opened.existing()
+        row = self._row(context)
+        return None if context is None or row is None else account_of_run(context.store, row, by=parse_by(by))
 
     def _row(self, context: Context | None) -> RunRow | None:
         return None if context is None else context.store.reader().find_run(self.run_id)

@@ -149,6 +149,8 @@ def _record(stored: StoredRecord, options: ExportOptions) -> dict[str, object]:
         "ended_at": _rfc3339(record.ended_at_ms),
         "stored_bytes": len(record.payload or b""),
     }
+    if record.usage:
+        exported["usage"] = record.usage.decode("utf-8", "backslashreplace")
     if is_erased(record):
         exported["erased"] = True
         return exported

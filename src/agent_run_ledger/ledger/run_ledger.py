@@ -6,12 +6,14 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.gauges import StoreGauges
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
+from agent_run_ledger.ledger.account import Account, account_of_store, parse_by
 from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ledger.store_gauges import read_gauges
@@ -205,6 +207,19 @@ class RunLedger:
         step = from_step.name if isinstance(from_step, Step) else from_step
         fork_run(context, run_id, from_step=step, new_run_id=fork_id, inputs=given)
         return self.bind(fork_id)
+
+    def usage(self, *, by: str | None = None, since: datetime | None = None) -> Account | None:
+        """Return what all runs of the store used, of what ended from `since` on; None where there is no store yet.
+
+        For one run see `BoundRun.usage`, for `by` too. A naive `since` is Misuse.
+        """
+        if since is not None and since.tzinfo is None:
+            raise Misuse("since must say its time zone", code="bad_setting", hint="datetime.now(UTC), for example")
+        context = self._opened.existing()
+        if context is None:
+            return None
+        since_ms = None if since is None else round(since.timestamp() * 1000)
+        return account_of_store(context.store, by=parse_by(by), since_ms=since_ms)
 
     def close(self) -> None:
         """Release the store. A later run opens it again; a second call does nothing."""

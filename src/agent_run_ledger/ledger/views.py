@@ -72,6 +72,7 @@ class RecordView:
     erased: bool
     salt: bytes
     arguments: Mapping[str, str]
+    usage: bytes = b""
     origin: Origin | None = None
 
     @property
@@ -197,6 +198,7 @@ def view_record(stored: StoredRecord, origin: Origin | None = None) -> RecordVie
         salt=record.salt or b"",
         arguments=cast("Mapping[str, str]", arguments) if isinstance(arguments, dict) else {},
         origin=origin,
+        usage=record.usage or b"",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.bodies import Call, Outcome, Todo, in_thread, timed_out
 from agent_run_ledger.runs.steps import Shape
+from agent_run_ledger.runs.usage import METER
 
 
 class AsyncBodies:
@@ -54,6 +55,7 @@ async def _outcome(call: Call) -> Outcome:
 
 async def _awaited(call: Call) -> Outcome:
     """Await an async body. Cancellation passes through: it is never recorded as a result."""
+    METER.set(call.meter)  # in the context of this task alone
     try:
         reach("body.before")
         if call.around is None:

@@ -13,18 +13,20 @@ from typing import Any
 from agent_run_ledger.errors import Misuse, StepTimeout
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.steps import Shape, Step
+from agent_run_ledger.runs.usage import METER, Meter
 from agent_run_ledger.runs.watch import Around
 
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One body to run: what, with what, and until when."""
+    """One body to run: what, with what, until when, and what it uses meanwhile."""
 
     index: int
     lane: int
     step: Step[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    meter: Meter
     around: Around | None = None
 
     @property
@@ -54,6 +56,7 @@ class Todo:
 
 def finish(call: Call, body: Callable[[], Any]) -> Outcome:
     """Run `body` here and return how it ended. BaseException and MemoryError become `abort`."""
+    token = METER.set(call.meter)
     try:
         reach("body.before")
         if call.around is None:
@@ -68,6 +71,8 @@ def finish(call: Call, body: Callable[[], Any]) -> Outcome:
         return Outcome(call=call, error=error)
     except BaseException as error:
         return Outcome(call=call, abort=error)
+    finally:
+        METER.reset(token)
     return Outcome(call=call, value=value)
 
 

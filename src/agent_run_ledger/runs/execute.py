@@ -25,6 +25,7 @@ from agent_run_ledger.runs.pipeline import Pipeline, diverged
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Step
+from agent_run_ledger.runs.usage import METER
 from agent_run_ledger.runs.watch import Watch, begin_watch
 
 log = logging.getLogger("agent_run_ledger")
@@ -67,6 +68,9 @@ class Session:
         self._failure: BaseException | None = None
         self._pipeline: Pipeline | None = None
         self._resolver: Resolver | None = None
+        outer = METER.get()
+        if outer is not None:
+            outer.note_run()
         try:
             self._resolver = Resolver(request.steps, self._inputs)
         except LedgerError as error:

@@ -97,6 +97,7 @@ class Journal:
         payload: bytes,
         because: list[str],
         code: bytes,
+        usage: bytes = b"",
     ) -> Concluded:
         """Build the record of a call that ended, outside any lock. `packed` for exact values, else `payload` as is."""
         salt = self._context.entropy.token(SALT_BYTES)
@@ -118,6 +119,7 @@ class Journal:
             value_sha256=b"" if packed is None else packed.value_sha256,
             encoding=0 if packed is None else packed.encoding,
             payload=payload if packed is None else packed.payload,
+            usage=usage,
         )
         return Concluded(started=started, record=record)
 

@@ -32,6 +32,7 @@ from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.results import Results
 from agent_run_ledger.runs.steps import OnChange
+from agent_run_ledger.runs.usage import Meter, stored_usage
 
 log = logging.getLogger("agent_run_ledger")
 
@@ -124,6 +125,8 @@ class Pipeline:
         self._free_lanes.append(started.lane)
         step = outcome.call.step
         because = self._calls[outcome.call.index].because
+        call = outcome.call
+        usage = stored_usage(call.meter, outcome.value, args=call.args, kwargs=call.kwargs, at_ms=started.at_ms)
         kind, packed, payload = RecordKind.RESULT, None, b""
         failure = outcome.error
         if failure is None:
@@ -137,7 +140,9 @@ class Pipeline:
             kind = RecordKind.ERROR
             packed, payload = self._pack_error(failure)
         batch.concluded.append(
-            self._journal.conclude(started, kind=kind, packed=packed, payload=payload, because=because, code=step.code)
+            self._journal.conclude(
+                started, kind=kind, packed=packed, payload=payload, because=because, code=step.code, usage=usage
+            )
         )
         again = failure is not None and self._errored(outcome.call, failure)
         if self._watch is not None and outcome.call.around is not None:
@@ -296,7 +301,7 @@ class Pipeline:
         lane = self._free_lanes.pop()
         started = self._journal.started(lane, index, runnable.identity, runnable.tries)
         batch.starts.append(started)
-        call = Call(index=index, lane=lane, step=step, args=args, kwargs=kwargs)
+        call = Call(index=index, lane=lane, step=step, args=args, kwargs=kwargs, meter=Meter(step.name))
         if self._watch is not None:
             call.around = self._watch.body(step.name, started.tries, started.at_ms)
         self._running[call.ticket] = started

@@ -102,6 +102,10 @@ class SqliteReader:
             raise Tampered(f"{self._place.location}: a result that is referred to is missing", code="row_missing")
         return [record_key_from(row) for row in rows]
 
+    def count_results(self, run_row_id: int) -> int:
+        """See ports.Reader.count_results."""
+        return int(self._fetch("count_results", (run_row_id,))[0][0])
+
     def result_names(self, run_row_id: int) -> set[str]:
         """See ports.Reader.result_names."""
         return {row[0] for row in self._fetch("select_result_names", (run_row_id,))}

@@ -137,6 +137,9 @@ FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2 ORDER B
 SELECT record_id, scope, name, fingerprint, occurrence, attempt, code, value_sha256, salt IS NULL, run_row_id
 FROM records WHERE record_id = ? AND kind = 2;
 
+-- name: count_results
+SELECT count(*) FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2;
+
 -- name: select_result_names
 SELECT DISTINCT name FROM records INDEXED BY records_result WHERE run_row_id = ? AND kind = 2;
 
@@ -171,7 +174,7 @@ WHERE record_id = ? AND run_row_id = ? AND kind BETWEEN 1 AND 5 AND salt IS NOT 
 UPDATE in_flight SET fingerprint = x'' WHERE place = ?;
 
 -- name: select_usages
-SELECT record_id, run_row_id, kind, scope, name, fingerprint, occurrence, attempt, usage
+SELECT record_id, run_row_id, kind, scope, name, fingerprint, occurrence, attempt, usage, ended_at_ms
 FROM records INDEXED BY records_usage WHERE usage IS NOT NULL AND run_row_id = ? AND record_id > ? ORDER BY record_id LIMIT ?;
 
 -- name: select_forks

@@ -1,0 +1,103 @@
+"""`arl usage`: what one run, or all runs of the store, spent, restored and cannot account for."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_run_ledger.cli.options import Db, Json
+from agent_run_ledger.errors import Misuse
+from agent_run_ledger.kernel.account import By, Entry
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.account import Account
+    from agent_run_ledger.store import SqliteStore
+
+Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run, by step [default: the whole store].")]
+Rows = Annotated[By | None, typer.Option("--by", help="Rows by step, model, run, or day (UTC).")]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="WHEN", help="Only what ended since: 2026-11-30, 2026-11-30T08:00Z, 24h, 7d."),
+]
+_AGO_MS = {"h": 3_600_000, "d": 86_400_000}
+_AGO = re.compile(r"([1-9][0-9]{0,5})([hd])")
+
+
+def usage(run: Run = None, by: Rows = None, since: Since = None, db: Db = None, as_json: Json = False) -> None:
+    """Show tokens and cost: spent, restored from records, and uncertain. What nobody said is "?" (in JSON null)."""
+    from agent_run_ledger.cli.stores import reading
+
+    since_ms = None if since is None else parse_since(since, now_ms=time.time_ns() // 1_000_000)
+    if run is not None and since_ms is not None:
+        raise Misuse("--since is about the whole store", code="usage", hint="give a run or --since")
+    with reading(db) as store:
+        _usage(store, run, by=by, since_ms=since_ms, as_json=as_json)
+
+
+def parse_since(words: str, *, now_ms: int) -> int:
+    """Return the moment in Unix milliseconds: a date or time (UTC unless it says its zone), or "24h", "7d" ago."""
+    ago = _AGO.fullmatch(words.strip())
+    if ago is not None:
+        return now_ms - int(ago[1]) * _AGO_MS[ago[2]]
+    try:
+        moment = datetime.fromisoformat(words.strip())
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        hint = "a date (2026-11-30), a time (2026-11-30T08:00Z), or so long ago (24h, 7d)"
+        raise Misuse(f"--since {words!r} is no moment", code="usage", hint=hint) from None
+
+
+def _usage(store: SqliteStore, run: str | None, *, by: By | None, since_ms: int | None, as_json: bool) -> None:
+    from agent_run_ledger.cli.account_json import account_json, rows_json
+    from agent_run_ledger.cli.output import print_json, progress
+    from agent_run_ledger.cli.words import iso
+    from agent_run_ledger.ledger.account import account_of_run, account_of_store
+    from agent_run_ledger.ledger.views import require_run
+
+    if run is not None:
+        by = by or By.STEP
+        account = account_of_run(store, require_run(store.reader(), run), by=by)
+    else:
+        with progress("runs", quiet=as_json) as show:
+            account = account_of_store(store, by=by, since_ms=since_ms, progress=show)
+    rows = _in_order(account, by, one_run=run is not None)
+    if not as_json:
+        _print(account, rows, by)
+        return
+    since = None if since_ms is None else iso(since_ms)
+    told = {"run": run, "since": since, "by": by, **account_json(account), "rows": rows_json(rows)}
+    print_json(told)
+
+
+def _in_order(account: Account, by: By | None, *, one_run: bool) -> list[tuple[str, Entry]]:
+    """Return the rows: days in their order, runs newest first, steps of a run as they came, else the dearest first."""
+    rows = list(account.rows.items())
+    if by is By.DAY:
+        return sorted(rows)
+    if by is By.RUN or (by is By.STEP and one_run):
+        return rows
+    return sorted(rows, key=lambda row: (row[1].spent.cost_usd or 0, row[1].spent.tokens or 0), reverse=True)
+
+
+def _print(account: Account, rows: list[tuple[str, Entry]], by: By | None) -> None:
+    from agent_run_ledger.cli.account_words import MAX_ROWS, notes_on, rows_table, totals_table
+    from agent_run_ledger.cli.output import say, show, text
+    from agent_run_ledger.cli.words import counted
+
+    total = account.total
+    if not (total.spent.calls or total.restored.calls or total.uncertain.calls):
+        say(f"No usage is recorded in {counted(account.runs, 'run')}.")
+    else:
+        if by is not None and rows:
+            show(rows_table(by, rows[:MAX_ROWS]))
+            if len(rows) > MAX_ROWS:
+                say(f"and {len(rows) - MAX_ROWS:,} more (all with --json)")
+            say("")
+        show(totals_table(total))
+        say("")
+    for line in notes_on(account, rows[:MAX_ROWS]):
+        show(text(line, "dim"))
