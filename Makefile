@@ -6,6 +6,7 @@ VENV ?= .venv
 UPGRADE ?=
 BENCH_ARGS ?= --full
 BENCH_PEERS_ARGS ?=
+CAMPAIGN_ARGS ?= --json bench/results/campaign.json --page docs/internals/campaign.md
 UV_VERSION := 0.13.9
 LOCK_VENV := .cache/lock
 
@@ -57,8 +58,9 @@ bench-peers: $(PACKAGE)  ## DBOS, LangGraph and unhinged beside it in one run, e
 mutants: $(DEV) $(PACKAGE)  ## break each guard of tests/house/mutants.toml; its named test must fail
 	@$(RUN)python tests/house/run_mutants.py
 
-campaign: $(DEV) $(PACKAGE)  ## the fault tests with the big counts (hours; ARL_CAMPAIGN=N scales them)
-	@ARL_CAMPAIGN=$${ARL_CAMPAIGN:-50} $(RUN)python -m pytest -m "fault or campaign"
+campaign: $(DEV) $(PACKAGE)  ## 600 kills of random pipelines (5 minutes idle, alone); with ARL_CAMPAIGN=N also N times the fault tests (hours)
+	@$(RUN)python -m tests.campaign $(CAMPAIGN_ARGS)
+	@if [ -n "$$ARL_CAMPAIGN" ]; then $(RUN)python -m pytest -m "fault or campaign"; fi
 
 docs: $(DEV) $(PACKAGE)  ## the documentation as a site in build/site
 	@$(RUN)mkdocs build --quiet --strict --site-dir build/site && echo "docs: build/site/index.html"
