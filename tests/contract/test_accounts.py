@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -61,6 +63,21 @@ def run(ledger: RunLedger) -> Account:
 
 def said(total: Total) -> tuple[int, int | None, int | None, Decimal | None, int]:
     return (total.calls, total.input_tokens, total.output_tokens, total.cost_usd, total.cost_unknown)
+
+
+def test_a_call_that_timed_out_is_uncertain_and_its_repetition_the_estimate(new_ledger: New) -> None:
+    ledger, go, tries = new_ledger(), threading.Event(), itertools.count(1)
+
+    @ledger.step(timeout_s=0.05, retries=1, retry_base_s=0.001)
+    def ask() -> int:
+        report_usage(model="m", input_tokens=100, output_tokens=10, cost_usd="0.5")
+        return go.wait(30) if next(tries) == 1 else 2
+
+    account = run(ledger)
+    go.set()
+    assert (account.total.spent.calls, account.total.uncertain.calls, account.total.uncertain.repeated) == (2, 1, 1)
+    assert said(account.total.uncertain.estimate) == ASK
+    assert account.silent == 0
 
 
 NOTHING = said(Total())

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from agent_run_ledger import Refused, RunState
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.ledger.run_view import view_run
+from agent_run_ledger.ports import StoredRecord
 from agent_run_ledger.runs.erase import Act, Selection, erase_run, plan_erasure
+from agent_run_ledger.runs.erased_check import check_erasures
 from agent_run_ledger.runs.prune import old_runs, prune
 from agent_run_ledger.testing import check_ledger
 from tests.contract.fork_kit import Program
-from tests.contract.run_kit import report_of, row_of, store_of
+from tests.contract.run_kit import LyingStore, report_of, row_of, store_of
 
 ACT = Act(event="erase", reason="asked for", actor="tester")
 LATER = 1 << 46
@@ -56,6 +60,15 @@ def test_a_fork_of_what_is_erased_is_refused_before_anything_is_written(program:
     assert report_of(program.ledger).problems == ()
 
 
+def test_a_fork_whose_prefix_is_erased_is_shown_as_refused(program: Program) -> None:
+    def is_shown_as_refused() -> bool:
+        return view_run(store_of(program.ledger), row_of(program.ledger, "b")).is_refused
+
+    assert not is_shown_as_refused()
+    _erase(program, "a", "aside")
+    assert is_shown_as_refused()
+
+
 def test_an_erasure_names_the_forks_that_stay(program: Program) -> None:
     plan = plan_erasure(store_of(program.ledger), "a", Selection(steps=None))
     assert list(plan.forks) == ["b"]
@@ -76,3 +89,19 @@ def test_a_prune_leaves_a_run_on_which_an_unfinished_fork_rests_until_that_is_ov
     assert program.run("b") == "yes to v1 on acme in 2026"
     assert pruned() == ["a", "b"]
     assert report_of(program.ledger).problems == ()
+
+
+def test_a_fork_is_not_told_of_tampering_while_the_run_it_rests_on_is_erased(program: Program) -> None:
+    _erase(program, "a", "judge")
+    store = store_of(program.ledger)
+    erased_since = iter(["review", "fetch"])
+
+    def erasing(run_row_id: int, *, kinds: Sequence[RecordKind]) -> Iterator[StoredRecord]:
+        """The ids are read, and before the first record comes a batch more is erased."""
+        records = store.reader().records(run_row_id, kinds=kinds)
+        if len(kinds) > 1 and (step := next(erased_since, "")):
+            _erase(program, "a", step)
+        return records
+
+    check_erasures(LyingStore(store, records=erasing), row_of(program.ledger, "a").row_id)  # type: ignore[arg-type]
+    assert list(erased_since) == []

@@ -153,6 +153,7 @@ def test_an_op_id_has_16_bytes(store: Store, op_id: bytes) -> None:
 
 def test_a_transaction_inside_another_is_refused_and_does_not_hang(store: Store) -> None:
     _failing(store, lambda tx: store.transact(op(), lambda inner: None), Misuse, "nested_transaction")
+    _failing(store, lambda tx: store.scrub(), Misuse, "nested_transaction")
 
 
 @pytest.mark.parametrize("fails", [False, True])

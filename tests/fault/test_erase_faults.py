@@ -115,7 +115,9 @@ def test_a_forged_decision_explains_nothing_to_a_resume(tmp_path: Path) -> None:
     row = reader.find_run(held.RUN_ID)
     assert row is not None
     (erased,) = (s for s in reader.records(row.row_id, kinds=[RecordKind.RESULT]) if s.record.name == "first")
-    (decision,) = (s.record for s in reader.records(row.row_id, kinds=[RecordKind.DECISION]))
+    (decision,) = (
+        s.record for s in reader.records(row.row_id, kinds=[RecordKind.DECISION]) if s.record.name == "erase"
+    )
     said: Any = codecs.unpack(decision.encoding, decision.payload)
     said["kept_sha256"] = kept_sha256([kept_digest(replace(erased.record, name="worst"))]).hex()
     payload = codecs.pack(said, limit_bytes=1 << 20).payload.hex()

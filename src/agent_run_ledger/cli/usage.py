@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,34 +19,20 @@ Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run,
 Rows = Annotated[By | None, typer.Option("--by", help="Rows by step, model, run, or day (UTC).")]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="WHEN", help="Only what ended since: 2026-11-30, 2026-11-30T08:00Z, 24h, 7d."),
+    typer.Option("--since", metavar="WHEN", help="Only what ended since: 2026-11-30, 2026-11-30T08:00Z, 24h, 7d, 8w."),
 ]
-_AGO_MS = {"h": 3_600_000, "d": 86_400_000}
-_AGO = re.compile(r"([1-9][0-9]{0,5})([hd])")
 
 
 def usage(run: Run = None, by: Rows = None, since: Since = None, db: Db = None, as_json: Json = False) -> None:
     """Show tokens and cost: spent, restored from records, and uncertain. What nobody said is "?" (in JSON null)."""
+    from agent_run_ledger.cli.moments import parse_moment
     from agent_run_ledger.cli.stores import reading
 
-    since_ms = None if since is None else parse_since(since, now_ms=time.time_ns() // 1_000_000)
+    since_ms = None if since is None else parse_moment(since, time.time_ns() // 1_000_000)
     if run is not None and since_ms is not None:
         raise Misuse("--since is about the whole store", code="usage", hint="give a run or --since")
     with reading(db) as store:
         _usage(store, run, by=by, since_ms=since_ms, as_json=as_json)
-
-
-def parse_since(words: str, *, now_ms: int) -> int:
-    """Return the moment in Unix milliseconds: a date or time (UTC unless it says its zone), or "24h", "7d" ago."""
-    ago = _AGO.fullmatch(words.strip())
-    if ago is not None:
-        return now_ms - int(ago[1]) * _AGO_MS[ago[2]]
-    try:
-        moment = datetime.fromisoformat(words.strip())
-        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        hint = "a date (2026-11-30), a time (2026-11-30T08:00Z), or so long ago (24h, 7d)"
-        raise Misuse(f"--since {words!r} is no moment", code="usage", hint=hint) from None
 
 
 def _usage(store: SqliteStore, run: str | None, *, by: By | None, since_ms: int | None, as_json: bool) -> None:

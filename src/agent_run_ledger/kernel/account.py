@@ -111,7 +111,7 @@ class Total:
 
 @dataclass(slots=True, kw_only=True)
 class Uncertain:
-    """Calls that were started, and nothing says how they ended or what they used.
+    """Calls that were started, and nothing says how they ended or what they used; of a call that timed out, not all.
 
     `estimate` is what their repetitions used: of `repeated` of the calls. It is no number of the calls themselves.
     """

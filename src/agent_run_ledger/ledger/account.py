@@ -12,11 +12,12 @@ from agent_run_ledger.errors import Misuse, Tampered
 from agent_run_ledger.kernel.account import Book, By, Entry, Lines, read_lines
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.ledger.views import is_live, record_content
-from agent_run_ledger.ports import Reader, RunRow, Store, UsageRow
+from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord, UsageRow
 
 PAGE: Final = 500
 DAY_MS: Final = 86_400_000
 _ENDED: Final = (RecordKind.ERROR, RecordKind.RESCUED)
+_TIMEOUT: Final = "agent_run_ledger.errors:StepTimeout"
 _Call = tuple[bytes, str, bytes]
 
 
@@ -144,14 +145,20 @@ class _RunReading:
             record = stored.record
             if record.kind in _ENDED:
                 self.ended += 1
-            elif record.kind is RecordKind.ABANDONED:
-                if self._counts(record.ended_at_ms):
-                    key = self._key(record.name, record.ended_at_ms)
-                    self._doubted.append(key)
-                    call = (record.scope, record.name, record.fingerprint)
-                    self._doubts.setdefault(call, _Doubts()).open.append((stored.record_id, key))
-            elif (record.attempt > 1 or inherits) and self._counts(record.ended_at_ms):
+            if record.kind is RecordKind.ABANDONED or _timed_out(record):
+                self._note_doubt(stored)
+            elif (
+                record.kind is RecordKind.END and (record.attempt > 1 or inherits) and self._counts(record.ended_at_ms)
+            ):
                 self._ends.append(_End(attempt=record.attempt, at_ms=record.ended_at_ms, used=_used(record)))
+
+    def _note_doubt(self, stored: StoredRecord) -> None:
+        record = stored.record
+        if self._counts(record.ended_at_ms):
+            key = self._key(record.name, record.ended_at_ms)
+            self._doubted.append(key)
+            call = (record.scope, record.name, record.fingerprint)
+            self._doubts.setdefault(call, _Doubts()).open.append((stored.record_id, key))
 
     def _read_marks(self) -> None:
         """Post what is in flight: running where its attempt lives, else as uncertain as an abandoned call."""
@@ -212,6 +219,11 @@ def _lines(used: UsageRow) -> Lines:
             f"record {used.record_id} of step {used.name!r} says no usage that it can have: {error}",
             hint="run `arl verify`",
         ) from error
+
+
+def _timed_out(record: Record) -> bool:
+    """Return whether a record is of a call whose time was over: its body may have gone on, and nobody knows how far."""
+    return record.kind is RecordKind.ERROR and record_content(record).get("t") == _TIMEOUT
 
 
 def _used(end: Record) -> frozenset[int]:

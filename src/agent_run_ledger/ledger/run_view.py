@@ -110,7 +110,8 @@ class RunView:
     """One run. `used` holds the record ids its result rests on, None where it is not completed.
 
     `prefix` is what it refers to, None where it is no fork; `forks` are the runs forked from it, oldest first.
-    `erased` counts its erased records; `is_refused` says whether an `execute` is refused for them. `kept_inputs_id` is
+    `erased` counts its own erased records; `is_refused` says whether an `execute` is refused for them, or for those of
+    another run that it refers to. `kept_inputs_id` is
     the START record that keeps the inputs' values, None where none does.
     """
 
@@ -171,12 +172,13 @@ def view_run(store: Store, row: RunRow) -> RunView:
 
 
 def _is_refused(told: _Told, row: RunRow, attempts: Sequence[AttemptView]) -> bool:
-    if not told.erased:
+    gone = told.erased | told.erased_elsewhere
+    if not gone:
         return False
-    if row.start_record_id in told.erased:
+    if row.start_record_id in gone:
         return True
     if row.state is RunState.COMPLETED:
-        return not told.erased.isdisjoint(told.results)
+        return not gone.isdisjoint(told.results)
     defined = {step.name for step in attempts[-1].steps} if attempts else set[str]()
     return any(
         record.erased and record.kind is RecordKind.RESULT for name in defined for record in told.by_step.get(name, ())
@@ -201,6 +203,7 @@ class _Told:
         self.used: frozenset[int] | None = None
         self.code_changed: tuple[str, ...] = ()
         self.erased: set[int] = set()
+        self.erased_elsewhere: set[int] = set()
         self.results: frozenset[int] = frozenset()
         self.kept_inputs_id: int | None = None
 
@@ -209,6 +212,8 @@ class _Told:
         ancestors = lineage(self._reader, row)
         for name, record_id in prefix.records.items():
             stored = self._reader.record(record_id)
+            if stored.erased:
+                self.erased_elsewhere.add(record_id)
             origin = origin_of(self._reader, ancestors, stored.run_row_id)
             self.by_step[name] = [view_record(stored, origin)]
 

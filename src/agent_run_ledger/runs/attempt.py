@@ -97,7 +97,7 @@ def open_attempt(
     if finished is not None:
         return finished
     lock = try_lock(context.store, run_id)
-    if lock is None and not takeover and not _was_taken_over(context.store, run_id):
+    if lock is None and not takeover and not was_taken_over(context.store, run_id):
         raise _busy(context, run_id)
     try:
         opened = _open_locked(context, run_id, inputs=inputs, definition=definition)
@@ -134,7 +134,7 @@ def try_lock(store: Store, run_id: str) -> RunLock | None:
     return store.lock_run(run_id)
 
 
-def _was_taken_over(store: Store, run_id: str) -> bool:
+def was_taken_over(store: Store, run_id: str) -> bool:
     """Return whether a person took the run from its last attempt: its generation is above that attempt's START."""
     row = store.reader().find_run(run_id)
     if row is None or row.last_start_record_id is None:
@@ -249,6 +249,8 @@ def _start(
     def write(tx: Tx) -> RunRow | None:
         if tx.find_run(run_id) != before:
             return None
+        if before is not None:  # an erasure that ended since we looked left the row as it was
+            _first_start(context.store, before)
         return _write_start(tx, context, run_id, before, record)
 
     return context.store.transact(context.entropy.uuid7(), write)

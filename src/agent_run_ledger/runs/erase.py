@@ -11,11 +11,12 @@ from agent_run_ledger.errors import Misuse, Refused, RunBusy, Tampered
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.erasure import ERASABLE, EVENTS, Ranges, erased_form, kept_digest, kept_sha256
 from agent_run_ledger.kernel.record import KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
-from agent_run_ledger.kernel.states import CallState
+from agent_run_ledger.kernel.states import CallState, RunEvent, RunState
 from agent_run_ledger.ports import Reader, RunRow, Store, Tx
-from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Context, try_lock
+from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Context, try_lock, was_taken_over
 from agent_run_ledger.runs.differences import is_text
 from agent_run_ledger.runs.leaf_check import check_against_leaf
+from agent_run_ledger.runs.operate import decide, no_run
 
 BATCH_RECORDS = 1_000
 BATCH_BYTES = 16 << 20
@@ -84,7 +85,7 @@ def plan_erasure(store: Store, run_id: str, selection: Selection) -> Plan:
     reader = store.reader()
     row = reader.find_run(run_id)
     if row is None:
-        raise Refused(f"there is no run {run_id!r} in this store", code="no_run", hint="`arl runs list` shows the runs")
+        raise no_run(run_id)
     steps = None if selection.steps is None else _chosen_steps(store, row, selection)
     named = () if selection.steps is None else selection.steps
     return Plan(
@@ -109,9 +110,9 @@ def erase_run(
 
     Guarantees: every batch and the DECISION record that names it land together, so that the log verifies after each;
     an erased call is refused from then on and never run again. Killed in the middle, the same call goes on. Nobody
-    works on the run meanwhile: RunBusy where an attempt is live, or where the run's row is no longer the one that was
-    looked at, if `unchanged` names one. Memory: 8 bytes for each record of the run. Errors of `check_act` and
-    `plan_erasure`.
+    works on the run meanwhile: RunBusy where an attempt is live or begins, or where the run's row is no longer the one
+    that was looked at, if `unchanged` names one; a run that is recorded as running is taken over first. Memory: 8
+    bytes for each record of the run. Errors of `check_act` and `plan_erasure`.
     """
     check_act(act)
     store = context.store
@@ -125,10 +126,24 @@ def erase_run(
         plan = plan_erasure(store, run_id, selection)
         if unchanged is not None and plan.row != unchanged:
             raise RunBusy(f"run {run_id!r} went on since it was looked at", hint="look at it again")
-        payload_bytes = _carry_out(context, plan, act, progress)
+        payload_bytes = _carry_out(context, _superseding(context, plan, act), act, progress)
     finally:
         lock.release()
     return Erased(plan=plan, payload_bytes=payload_bytes)
+
+
+def _superseding(context: Context, plan: Plan, act: Act) -> Plan:
+    """Take a run that is recorded as running over, and return the plan with its new row.
+
+    Whoever took it over while another process held its lock works on without the lock until its next commit: it could
+    record again what is erased now.
+    """
+    row, store = plan.row, context.store
+    if row.state is not RunState.RUNNING or was_taken_over(store, row.run_id):
+        return plan
+    if not plan.records and not store.reader().in_flight(row.row_id):
+        return plan
+    return replace(plan, row=decide(context, row.run_id, RunEvent.TAKEOVER, reason=act.reason, actor=act.actor))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -225,6 +240,10 @@ def _commit(context: Context, plan: Plan, act: Act, batch: _Batch) -> None:
 
 def _write(tx: Tx, plan: Plan, record_ids: Sequence[int], draft: Record) -> None:
     row = tx.get_run(plan.row.row_id)
+    if row.generation != plan.row.generation:
+        raise RunBusy(
+            f"run {row.run_id!r} was taken over while it was erased", hint="end that attempt, and erase again"
+        )
     erased = tx.erase_records(row.row_id, record_ids)
     if erased != len(record_ids):  # the decision would claim what is not so
         raise Tampered(

@@ -168,6 +168,8 @@ class Journal:
                 hint="this process must stop; its unrecorded results are not part of the run",
             )
         live = standing.state is RunState.RUNNING
+        if not live:
+            self._refuse_erased(tx, batch)
         record_ids = [self._add(tx, item, mac) for item, mac in zip(batch.concluded, macs, strict=True)]
         lanes = {item.started.lane for item in batch.concluded}
         if live:
@@ -181,6 +183,16 @@ class Journal:
             self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
             state = batch.end_state
         return Written(state=state, reason=standing.reason, record_ids=tuple(record_ids))
+
+    def _refuse_erased(self, tx: Tx, batch: Batch) -> None:
+        """The result of a call whose mark was erased is no evidence: recorded, it would outlive the erasure."""
+        erased = {mark.lane for mark in tx.in_flight(self._row.row_id) if not mark.fingerprint}
+        for item in batch.concluded:
+            if item.started.lane in erased:
+                raise Superseded(
+                    f"step {item.record.name!r} of run {self.run_id!r} was erased while it ran",
+                    hint="this process must stop; its unrecorded results are not part of the run",
+                )
 
     def _add(self, tx: Tx, item: Concluded, mac: bytes) -> int:
         change = Change(

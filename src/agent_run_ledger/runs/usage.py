@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from itertools import chain
 from typing import Final
 
 from agent_run_ledger.errors import Misuse
@@ -118,7 +119,7 @@ def stored_usage(
     try:
         lines, unsaid = meter.take()
         if unsaid and value is not None:
-            lines = read_usage(value, (*args, *kwargs.values()))
+            lines = read_usage(value, chain(args, kwargs.values()))
         return usage_bytes(merged([price(line, at_ms) for line in lines])) if lines else b""
     except Exception as error:  # of whatever kind: what was paid for is recorded, its usage is unknown
         log.warning("what step %r used cannot be kept: %s: %s", meter.step, type(error).__name__, error)

@@ -153,6 +153,8 @@ class SqliteWriter:
         """Run what is no transaction of ours when no other thread of this process writes."""
         if os.getpid() != self._pid:
             raise forked(self._place.location)
+        if self.lock.is_mine():  # it would leave the turnstile that the transaction stands behind
+            raise Misuse("the store was to be scrubbed or compacted inside a transaction", code="nested_transaction")
         try:
             if not self.lock.acquire(self._place.wait_s):
                 raise self._busy()
