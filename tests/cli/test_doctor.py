@@ -113,6 +113,9 @@ def test_growth_is_told_in_words_and_numbers(arl: Arl, store: Path) -> None:
     assert numbers["leaves_last_day"] == numbers["leaves_last_30_days"] == numbers["leaves"]
     assert (numbers["bytes_next_30_days"], numbers["bytes_per_leaf"] > 0) == (None, True)
     assert found["oldest run"]["level"] == "ok"
+    kinds = found["records"]["finding"]
+    for words in ("9 starts", "7 ends", "1 rescued", "1 abandoned"):
+        assert words in kinds
     assert found["oldest run"]["finding"].startswith("done completed ")
     assert "sizes" not in found
 

@@ -143,10 +143,38 @@ def test_on_a_terminal_it_asks_and_no_means_no(arl: Arl, store: Path) -> None:
     code, said = _answered(store, b"n\n", "erase", "done", "--step", "review", *WHY)
     assert code == 1
     assert "Erase 3 records of run done (steps judge, publish, review)?" in said
-    assert "judge, publish were not named: they take results" in said
+    assert "Not named, but they take results of named steps: judge, publish." in said
+    assert "What the run was started with stays, as do its other steps." in said
     assert _erased(arl, store, "done") == 0
     assert _answered(store, b"y\n", "erase", "done", *WHY)[0] == 0
     assert _erased(arl, store, "done") == 5
+
+
+def test_what_stays_when_only_steps_are_erased_is_said(arl: Arl, store: Path) -> None:
+    part = arl("erase", "done", "--step", "publish", *WHY, "--yes", "--db", store).out
+    assert "erased   1 record in 1 run: done, step publish" in part
+    assert "kept     what the run was started with, its other steps, and of these steps: run id" in part
+    again = arl("erase", "done", "--step", "publish", *WHY, "--yes", "--db", store).out
+    assert "there was nothing more to erase" in again
+    assert (
+        arl("erase", "done", "--step", "publish", *WHY, "--yes", "--db", store, "--json")
+        .json["kept"]
+        .startswith("what")
+    )
+    assert "started with" not in arl("erase", "done", *WHY, "--yes", "--db", store).out
+
+
+def test_a_report_folds_in_its_column_and_not_below_it(arl: Arl, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for ended in (
+        arl("erase", "done", *WHY, "--yes", "--db", store),
+        arl("prune", "--completed-before", "0h", *WHY, "--yes", "--db", store),
+    ):
+        lines = ended.out.splitlines()
+        assert max(map(len, lines)) <= 80
+        folded = lines[next(at for at, line in enumerate(lines) if line.startswith("kept")) + 1]
+        assert folded.startswith("         ")
+        assert folded.strip()
 
 
 def test_a_prune_asks_on_a_terminal(arl: Arl, store: Path) -> None:

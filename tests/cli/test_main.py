@@ -128,6 +128,14 @@ def test_both_names_lead_to_run(root: Path) -> None:
     assert scripts == dict.fromkeys(("agent-run-ledger", "arl"), "agent_run_ledger.cli.main:run")
 
 
+def test_as_a_module_it_calls_itself_arl() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "agent_run_ledger", "usage", "--colour"], check=False, capture_output=True, text=True
+    )
+    assert ran.returncode == 2
+    assert "`arl usage --help`" in ran.stderr
+
+
 def test_versions(arl: Arl) -> None:
     assert arl("--version").out == f"agent-run-ledger {agent_run_ledger.__version__}\n"
     assert arl("--debug", "--version").out == f"agent-run-ledger {agent_run_ledger.__version__}\n"

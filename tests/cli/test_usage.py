@@ -122,6 +122,21 @@ def test_the_tables_fit_80_columns(arl: Arl, spent: Path, monkeypatch: pytest.Mo
         assert max(len(line) for line in out.splitlines()) <= 80
 
 
+def test_no_number_is_cut_in_two_in_a_narrow_list(arl: Arl, spent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunLedger("a run with a name that is rather long", spent) as ledger:
+        ledger.step(name="a")(lambda: report_usage(model="x", input_tokens=1_234_567_890, output_tokens=5_000_000))
+        ledger.step(name="b", depends_on=["a"])(lambda a: 1)
+        ledger.execute()
+        ledger.fork("a run with a name that is rather long", from_step="b", new_run_id="a fork")
+    monkeypatch.setenv("COLUMNS", "80")
+    out = arl("runs", "list", "--usage", "--db", spent).out
+    assert "1,239,567,890" in out
+    assert "FORKED FROM" not in out
+    monkeypatch.setenv("COLUMNS", "300")
+    assert "FORKED FROM" in arl("runs", "list", "--usage", "--db", spent).out
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+
 def test_tokens_stand_in_the_lines_of_steps_only_where_all_of_them_fit(
     arl: Arl, spent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,8 +177,11 @@ def test_since_leaves_out_what_ended_before_and_counts_no_silence(arl: Arl, spen
     assert arl("usage", "--since", "1h", "--db", spent, "--json").json["spent"]["calls"] == 3
     told = arl("usage", "--since", "0h", "--db", spent, "--json").json
     assert (told["spent"]["calls"], told["silent_records"]) == (0, None)
-    assert told["since"].endswith("Z")
-    assert "No usage" in arl("usage", "--since", "0h", "--db", spent).out
+    assert arl("usage", "--since", "0h", "--db", spent).out.startswith("No usage is recorded in ")
+    assert " since 2" in arl("usage", "--since", "0h", "--db", spent).out, "there is usage, before"
+    assert arl("usage", "--since", "1970-01-02", "--db", spent, "--json").json["since"] == "1970-01-02T00:00:00.000Z"
+    for words in ("2999-01-01", "yesterday"):
+        assert (arl("usage", "--since", words, "--db", spent, "--json").code) == 2
     both = arl("usage", "ticket", "--since", "1h", "--db", spent, "--json")
     assert (both.code, both.error["code"]) == (2, "usage")
 

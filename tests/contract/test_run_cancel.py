@@ -66,6 +66,34 @@ def test_cancel_while_eight_bodies_run_keeps_their_results_and_starts_nothing_mo
     check_ledger(db)
 
 
+def test_a_cancel_is_told_once_however_many_bodies_end_after_it(new_ledger: New) -> None:
+    ledger, ended = new_ledger(max_parallel=2), list[BaseException]()
+    leave = {"a": threading.Event(), "b": threading.Event()}
+    for name, event in leave.items():
+        ledger.add(Step(lambda event=event: event.wait(30), name=name))
+
+    def work() -> None:
+        try:
+            ledger.execute()
+        except RunCancelled as error:
+            ended.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        until(lambda: ledger.bind("r1").state is not None and len(marks_of(ledger)) == 2)
+        new_ledger().bind("r1").cancel("too dear")
+        leave["a"].set()
+        until(lambda: ("RESULT", "a") in calls_of(ledger))
+    finally:
+        for event in leave.values():
+            event.set()
+        worker.join(30)
+    (error,) = ended
+    assert sorted(calls_of(ledger)) == [("RESULT", "a"), ("RESULT", "b")]
+    assert getattr(error, "__notes__", []) == [], "it is no failure of a step"
+
+
 def test_cancel_of_an_async_run_lets_its_bodies_finish(new_ledger: New, db: pathlib.Path) -> None:
     ledger, ran = new_ledger(), list[str]()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Literal, NoReturn
 
 import pytest
@@ -220,6 +221,18 @@ def test_what_a_step_was_given_was_paid_by_another_step() -> None:
     nameless = {"usage": {"prompt_tokens": 1, "completion_tokens": 1}}
     assert read_usage({"result": nameless}, ["text", [nameless]]) == []
     assert len(read_usage(dict(nameless), [nameless])) == 1
+
+
+def test_a_simple_namespace_is_read_as_a_stand_in_for_a_client_object() -> None:
+    usage = SimpleNamespace(prompt_tokens=1, completion_tokens=2)
+    assert read_usage(SimpleNamespace(model="m", usage=usage)) == [Usage(model="m", input_tokens=1, output_tokens=2)]
+
+    class Own(SimpleNamespace):
+        @property
+        def __dict__(self) -> NoReturn:  # type: ignore[override]
+            raise AssertionError("a __dict__ of its own was asked")
+
+    assert read_usage(Own(usage={"prompt_tokens": 1, "completion_tokens": 2})) == []
 
 
 class Forbidden:

@@ -16,7 +16,7 @@ from agent_run_ledger.cli.disk_probe import TRIES, sync_median_us
 from agent_run_ledger.cli.next_steps import no_store_hint, with_store
 from agent_run_ledger.cli.settings import Setting
 from agent_run_ledger.cli.version import versions
-from agent_run_ledger.cli.words import counted, size_words
+from agent_run_ledger.cli.words import counted, leaves_words, size_words
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.states import RunState
 
@@ -185,7 +185,7 @@ def _look_at_numbers(found: Findings, stats: StoreStats) -> None:
         "bytes_per_record": round(total / stats.records) if stats.records else None,
         "bytes_per_run": round(total / stats.runs) if stats.runs else None,
     }
-    rows = f"{counted(stats.runs, 'run')}, {counted(stats.records, 'record')}, {stats.leaves:,} leaves"
+    rows = f"{counted(stats.runs, 'run')}, {counted(stats.records, 'record')}, {leaves_words(stats.leaves)}"
     found.add("ok", "store", f"schema {stats.schema_version}, {rows}, {stats.in_flight} in flight")
     if stats.journal_mode == "wal":
         found.add("ok", "durability", "WAL; every commit that is answered was synced (synchronous FULL)")

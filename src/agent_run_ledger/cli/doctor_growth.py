@@ -17,12 +17,13 @@ MUCH_FREE = 0.25
 MUCH_FREE_BYTES = 16 * 1024 * 1024
 OLD_DAYS = 90
 MOST_TABLES = 20
+_NOUNS = frozenset({"result", "start", "error", "end", "decision"})
 
 
 def look_at_growth(found: Findings, stats: StoreStats, reader: Reader, now_ms: int) -> None:
     """Note kinds of records, states of runs, free pages, how the log grew until `now_ms`, and what may be pruned."""
     found.numbers |= {"records_by_kind": stats.records_by_kind, "runs_by_state": stats.runs_by_state}
-    found.add("ok", "records", _listed(stats.records_by_kind) or "none yet")
+    found.add("ok", "records", _kinds(stats.records_by_kind) or "none yet")
     found.add("ok", "runs", _listed(stats.runs_by_state) or "none yet")
     _look_at_free_pages(found, stats)
     _look_at_log(found, stats, reader, now_ms)
@@ -90,6 +91,9 @@ def _look_at_oldest(found: Findings, stats: StoreStats, now_ms: int) -> None:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(
-        counted(count, name) if name == "result" else f"{count:,} {name}" for name, count in counts.items()
-    )
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _kinds(counts: Mapping[str, int]) -> str:
+    """Return numbers of kinds of records: nouns take a plural, "abandoned", "rescued" and "other" do not."""
+    return ", ".join(counted(count, name) if name in _NOUNS else f"{count:,} {name}" for name, count in counts.items())

@@ -20,6 +20,7 @@ Steps = Annotated[
 Only = Annotated[bool, typer.Option("--only", help="Only the named steps, not those that take their results.")]
 
 KEPT = "run id, state and its reason, step names, attempts, times, sizes of the log, usage, and people's decisions"
+KEPT_OF_A_PART = f"what the run was started with, its other steps, and of these steps: {KEPT}"
 NOT_REACHED = "backups, exports and copies made before, and what a file system or disk keeps of old blocks"
 SCRUB_TRIES = 5
 _PAUSE_S = 0.2
@@ -68,11 +69,13 @@ def question(plan: Plan) -> str:
     """Return what a person is asked before records are erased."""
     from agent_run_ledger.cli.words import clean, counted
 
-    what = "all of it, with what it was started with" if plan.steps is None else f"steps {_named(plan.steps)}"
+    what = "all of it, with what it was started with" if plan.steps is None else _steps_words(plan.steps)
     lines = [f"Erase {counted(plan.records, 'record')} of run {clean(plan.row.run_id)} ({what})?"]
     if plan.dependants:
-        lines.append(f"Of these, {_named(plan.dependants)} were not named: they take results of steps that were.")
-    lines.append("They cannot be brought back. Calls that they were of are refused from then on, never run again.")
+        lines.append(f"Not named, but they take results of named steps: {_named(plan.dependants)}.")
+    if plan.steps is not None:
+        lines.append("What the run was started with stays, as do its other steps.")
+    lines.append("This cannot be undone. Erased calls are refused, never run again.")
     if plan.forks:
         lines.append(f"Forks of this run keep records of their own: {_named(plan.forks)}.")
     return "\n".join(lines)
@@ -105,10 +108,15 @@ def _named(names: tuple[str, ...]) -> str:
     return clean(listed(names, rest=""))
 
 
-def _report(plan: Plan, reason: str, actor: str, payload_bytes: int, *, scrubbed: bool, as_json: bool) -> None:
-    from agent_run_ledger.cli.output import print_json, say
-    from agent_run_ledger.cli.words import clean, counted, size_words
+def _steps_words(steps: tuple[str, ...]) -> str:
+    return f"{'step' if len(steps) == 1 else 'steps'} {_named(steps)}"
 
+
+def _report(plan: Plan, reason: str, actor: str, payload_bytes: int, *, scrubbed: bool, as_json: bool) -> None:
+    from agent_run_ledger.cli.output import print_json, show_named
+    from agent_run_ledger.cli.words import counted, size_words
+
+    kept = KEPT if plan.steps is None else KEPT_OF_A_PART
     if as_json:
         print_json(
             {
@@ -119,7 +127,7 @@ def _report(plan: Plan, reason: str, actor: str, payload_bytes: int, *, scrubbed
                 "records": plan.records,
                 "payload_bytes": payload_bytes,
                 "forks": list(plan.forks),
-                "kept": KEPT,
+                "kept": kept,
                 "not_reached": NOT_REACHED,
                 "scrubbed": scrubbed,
                 "reason": reason,
@@ -127,10 +135,14 @@ def _report(plan: Plan, reason: str, actor: str, payload_bytes: int, *, scrubbed
             }
         )
         return
-    what = "all of it" if plan.steps is None else f"steps {_named(plan.steps)}"
-    say(f"erased   {counted(plan.records, 'record')} in 1 run: {clean(plan.row.run_id)}, {what}")
-    say(f"payload  {size_words(payload_bytes)}")
-    say(f"kept     {KEPT}")
-    say(f"not      {NOT_REACHED}")
+    what = "all of it" if plan.steps is None else _steps_words(plan.steps)
+    nothing = "" if plan.records else " (there was nothing more to erase)"
+    lines = [
+        ("erased", f"{counted(plan.records, 'record')} in 1 run: {plan.row.run_id}, {what}{nothing}"),
+        ("payload", size_words(payload_bytes)),
+        ("kept", kept),
+        ("not", NOT_REACHED),
+    ]
     if plan.forks:
-        say(f"forks    erase on their own what these hold: {_named(plan.forks)}")
+        lines.append(("forks", f"erase on their own what these hold: {_named(plan.forks)}"))
+    show_named(lines)

@@ -24,7 +24,8 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets codes, not an exception
             stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = _warn
-    code = main(sys.argv[1:], name=Path(sys.argv[0]).name)
+    called = Path(sys.argv[0])
+    code = main(sys.argv[1:], name="arl" if called.suffix == ".py" else called.name)  # python -m: __main__.py
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -59,7 +59,10 @@ def new_table(*headers: str, right: tuple[str, ...] = ()) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for header in headers:
-        table.add_column(clean(header), justify="right" if header in right else "left", overflow="fold")
+        if header in right:  # a number that is cut in two is another number: other columns fold first
+            table.add_column(clean(header), justify="right", overflow="fold", no_wrap=True)
+        else:
+            table.add_column(clean(header), overflow="fold")
     return table
 
 
@@ -73,11 +76,26 @@ def new_grid() -> Table:
     return grid
 
 
+def show_named(lines: Sequence[tuple[str, str]]) -> None:
+    """Print names and what is to be said of them, in two columns; on a terminal what is long folds in its column."""
+    grid = new_grid()
+    for name, words in lines:
+        grid.add_row(text(f"{name:<8}"), text(words))
+    if lines:
+        show(grid)
+
+
 def fits(table: Table) -> bool:
     """Return whether no cell of the table has to be folded to fit the width of stdout."""
     out = console()
     room = out.options.update(max_width=_UNBOUNDED)
     return out.measure(table, options=room).maximum <= out.width
+
+
+def without_last_column(table: Table) -> Table:
+    """Return the table without its last column."""
+    del table.columns[-1]
+    return table
 
 
 def text(value: object, style: str = "") -> Text:

@@ -19,7 +19,9 @@ Before = Annotated[
     typer.Option("--completed-before", metavar="WHEN", help="Last changed before: 2026-01-31, 12h, 30d or 8w."),
 ]
 KeepLast = Annotated[int, typer.Option("--keep-last", min=0, help="So many of the newest runs stay anyway.")]
-State = Annotated[RunState, typer.Option("--state", help="Runs in this state: completed, cancelled or failed.")]
+State = Annotated[
+    RunState, typer.Option("--state", metavar="STATE", help="Runs in this state: completed, cancelled or failed.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be erased.")]
 Compact = Annotated[bool, typer.Option("--compact", help="Then give free pages back: needs room for a second copy.")]
 WhyErased = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the log. Not for --dry-run.")]
@@ -64,7 +66,7 @@ def prune(
             return
         if row_ids:
             old = f"{state}, last changed before {iso(before_ms)}"
-            confirm(f"Erase {counted(len(row_ids), 'run')} as a whole ({old})? {_FOR_EVER}", yes=yes)
+            confirm(f"Erase {counted(len(row_ids), 'run')} as a whole ({old})?\n{_FOR_EVER}", yes=yes)
         with progress("runs", quiet=as_json) as show:
             report = carry_out(context, row_ids, act, progress=show)
         if isinstance(store, SqliteStore):
@@ -74,7 +76,7 @@ def prune(
             refuse_unscrubbed(store.location, scrubbed=scrubbed)
 
 
-_FOR_EVER = "They cannot be brought back: each is refused from then on, and its story stays."
+_FOR_EVER = "This cannot be undone. Each is refused from then on; its story stays."
 
 
 def _compacted(store: SqliteStore, *, quiet: bool) -> tuple[StoreStats, StoreStats]:
@@ -136,29 +138,34 @@ def _report_json(
 
 def _print_report(report: Pruned, *, dry_run: bool, sizes: tuple[StoreStats, StoreStats] | None) -> None:
     from agent_run_ledger.cli.erase import KEPT, NOT_REACHED
-    from agent_run_ledger.cli.output import say
-    from agent_run_ledger.cli.words import clean, counted, size_words
+    from agent_run_ledger.cli.output import say, show_named
+    from agent_run_ledger.cli.words import counted, size_words
 
     what = "would erase" if dry_run else "erased"
     say(f"{what} {counted(report.records, 'record')} in {counted(report.runs, 'run')}")
+    lines: list[tuple[str, str]] = []
     if dry_run:
-        for run_id in report.run_ids:
-            say(f"run      {clean(run_id)}")
+        lines += [("run", run_id) for run_id in report.run_ids]
         if report.runs > len(report.run_ids):
-            say(f"run      and {report.runs - len(report.run_ids):,} more")
-    for one in report.skipped:
-        say(f"skipped  {clean(one.run_id)}: {clean(one.why)}")
+            lines.append(("run", f"and {report.runs - len(report.run_ids):,} more"))
+    lines += [("skipped", f"{one.run_id}: {one.why}") for one in report.skipped]
     if report.skipped_count > len(report.skipped):
-        say(f"skipped  and {report.skipped_count - len(report.skipped):,} more")
-    if sizes is None:
-        return
-    before, after = sizes
+        lines.append(("skipped", f"and {report.skipped_count - len(report.skipped):,} more"))
+    if sizes is not None:
+        lines.append(("payload", size_words(report.payload_bytes)))
+        lines += _size_lines(*sizes)
+        lines += [("kept", KEPT), ("not", NOT_REACHED)]
+    show_named(lines)
+
+
+def _size_lines(before: StoreStats, after: StoreStats) -> list[tuple[str, str]]:
+    from agent_run_ledger.cli.words import size_words
+
     free = after.free_pages * after.page_bytes
-    say(f"payload  {size_words(report.payload_bytes)}")
-    say(f"file     {size_words(after.database_bytes)}, of which {size_words(free)} are free and will be used again")
+    words = size_words(after.database_bytes)
+    lines = [("file", f"{words}, of which {size_words(free)} are free and will be used again")]
     if before.database_bytes != after.database_bytes:
-        say(f"         it had {size_words(before.database_bytes)}")
+        lines.append(("", f"it had {size_words(before.database_bytes)}"))
     elif free:
-        say("         --compact gives free pages back; it writes the file anew and needs room for that")
-    say(f"kept     {KEPT}")
-    say(f"not      {NOT_REACHED}")
+        lines.append(("", "--compact gives free pages back; it writes the file anew and needs room for that"))
+    return lines

@@ -107,7 +107,7 @@ STATE_STYLES = {
 def _print_table(page: list[RunSummary], accounts: Sequence[Account]) -> None:
     """Print the page; with accounts, one for each run, what it spent too."""
     from agent_run_ledger.cli.account_words import spent_cells
-    from agent_run_ledger.cli.output import new_table, show, text
+    from agent_run_ledger.cli.output import fits, new_table, show, text, without_last_column
     from agent_run_ledger.cli.words import ago_words, first_line
 
     forks = any(summary.forked_from is not None for summary in page)
@@ -129,7 +129,8 @@ def _print_table(page: list[RunSummary], accounts: Sequence[Account]) -> None:
         cells += map(text, spent_cells(accounts[at].total.spent) if accounts else ())
         cells.append(text(ago_words(row.updated_at_ms, now_ms)))
         table.add_row(*cells, *([text(summary.forked_from or "")] if forks else []))
-    show(table)
+    # Beside what runs spent there may be no room for where they come from; `runs show` and --json say it too.
+    show(without_last_column(table) if forks and accounts and not fits(table) else table)
 
 
 def _point_on(store: Setting, run_id: str, *, state: RunState | None, limit: int, usage: bool) -> None:

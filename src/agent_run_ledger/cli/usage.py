@@ -19,7 +19,7 @@ Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run,
 Rows = Annotated[By | None, typer.Option("--by", help="Rows by step, model, run, or day (UTC).")]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="WHEN", help="Only what ended since: 2026-11-30, 2026-11-30T08:00Z, 24h, 7d, 8w."),
+    typer.Option("--since", metavar="WHEN", help="Only what ended since: 2026-11-30, 2026-11-30T08:00Z, 24h, 7d, 2w."),
 ]
 
 
@@ -50,7 +50,7 @@ def _usage(store: SqliteStore, run: str | None, *, by: By | None, since_ms: int 
             account = account_of_store(store, by=by, since_ms=since_ms, progress=show)
     rows = _in_order(account, by, one_run=run is not None)
     if not as_json:
-        _print(account, rows, by)
+        _print(account, rows, by, "" if since_ms is None else f" since {iso(since_ms)}")
         return
     since = None if since_ms is None else iso(since_ms)
     told = {"run": run, "since": since, "by": by, **account_json(account), "rows": rows_json(rows)}
@@ -67,14 +67,14 @@ def _in_order(account: Account, by: By | None, *, one_run: bool) -> list[tuple[s
     return sorted(rows, key=lambda row: (row[1].spent.cost_usd or 0, row[1].spent.tokens or 0), reverse=True)
 
 
-def _print(account: Account, rows: list[tuple[str, Entry]], by: By | None) -> None:
+def _print(account: Account, rows: list[tuple[str, Entry]], by: By | None, since: str) -> None:
     from agent_run_ledger.cli.account_words import MAX_ROWS, notes_on, rows_table, totals_table
     from agent_run_ledger.cli.output import say, show, text
     from agent_run_ledger.cli.words import counted
 
     total = account.total
     if not (total.spent.calls or total.restored.calls or total.uncertain.calls):
-        say(f"No usage is recorded in {counted(account.runs, 'run')}.")
+        say(f"No usage is recorded in {counted(account.runs, 'run')}{since}.")
     else:
         if by is not None and rows:
             show(rows_table(by, rows[:MAX_ROWS]))

@@ -198,7 +198,7 @@ def _busy(context: Context, run_id: str) -> RunBusy:
     row = context.store.reader().find_run(run_id)
     who = ""
     if row is not None:
-        since = datetime.fromtimestamp(row.updated_at_ms / 1000, UTC).isoformat(timespec="seconds")
+        since = datetime.fromtimestamp(row.updated_at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         who = f" held by {row.holder} since {since}"
     return RunBusy(
         f"run {run_id!r} has a live attempt{who}",

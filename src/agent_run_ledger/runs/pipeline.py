@@ -183,7 +183,7 @@ class Pipeline:
                 error.add_note(
                     f"raised by step {step_name!r} of run {self._journal.run_id!r}; the next execute goes on from here"
                 )
-        elif error is not self._failure:
+        elif error is not self._failure and step_name:  # without a name: the decision that was told already
             self._failure.add_note(f"step {step_name!r} failed too: {_said(error)}")
         self._ready.clear()
         self._runnable.clear()

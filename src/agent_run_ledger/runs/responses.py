@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from types import GetSetDescriptorType
+from types import GetSetDescriptorType, SimpleNamespace
 from typing import Any, Final, cast
 
 from agent_run_ledger.kernel.usage import MAX_COUNT, Usage
@@ -31,6 +31,7 @@ _tuple_size: Final[Callable[[object], int]] = _ANY[2].__len__
 _tuple_items: Final[Callable[[object], Iterator[object]]] = _ANY[2].__iter__
 _mro_of: Final[Callable[[type], tuple[type, ...]]] = _ANY[3].__dict__["__mro__"].__get__
 _namespace_of: Final[Callable[[type], Mapping[str, object]]] = _ANY[3].__dict__["__dict__"].__get__
+_NAMESPACE_OF_SIMPLE: Final[Any] = SimpleNamespace.__dict__["__dict__"]  # a member, unlike that of other classes
 
 
 class Part(Enum):
@@ -140,9 +141,10 @@ def _fields(value: object) -> dict[str, Any] | None:
     if kind is dict or issubclass(kind, dict):
         return cast("dict[str, Any]", value)
     for base in _mro_of(kind):
-        found = _namespace_of(base).get("__dict__")
+        found: Any = _namespace_of(base).get("__dict__")
         if found is not None:
-            namespace = found.__get__(value) if type(found) is GetSetDescriptorType else None
+            builtin = type(found) is GetSetDescriptorType or found is _NAMESPACE_OF_SIMPLE
+            namespace = found.__get__(value) if builtin else None
             return cast("dict[str, Any]", namespace) if issubclass(type(namespace), dict) else None
     return None
 

@@ -117,7 +117,7 @@ def _warn_of_copy(store: SqliteStore, copied: Copied) -> None:
             "%s is a copy, made at %s of a log of %d leaves: runs may go on here, but the original must not run on "
             "beside it, or both pay for the same steps",
             store.location,
-            datetime.fromtimestamp(copied.at_ms / 1000, UTC).isoformat(timespec="seconds"),
+            datetime.fromtimestamp(copied.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             copied.size,
         )
 

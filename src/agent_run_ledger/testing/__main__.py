@@ -63,7 +63,7 @@ def _check(given: argparse.Namespace) -> str:
     report = check_ledger(given.ledger)
     if given.json:
         return json.dumps(dataclasses.asdict(report))
-    return f"{report.path}: {report.leaves} leaves, {report.runs} runs, {report.results} results: everything fits"
+    return f"{report.path}: leaves {report.leaves}, runs {report.runs}, results {report.results}: everything fits"
 
 
 def _crash(given: argparse.Namespace) -> str:
