@@ -282,12 +282,13 @@ def test_nothing_is_ever_replaced(small: SqliteStore, copy: Path) -> None:
     _refused(small, copy, Refused, "destination_exists")
     assert copy.read_text() == "mine"
     assert "inside" in _refused(small, copy.parent, Refused, "destination_exists").hint
-    _refused(small, small.location, Refused, "destination_exists")
+    assert "the store itself" in _refused(small, small.location, Refused, "destination_exists").message
 
 
 def test_a_link_is_not_followed(small: SqliteStore, copy: Path) -> None:
     (copy.parent / "dangling.db").symlink_to(copy.parent / "nothing.db")
-    _refused(small, copy.parent / "dangling.db", Refused, "destination_exists")
+    said = _refused(small, copy.parent / "dangling.db", Refused, "destination_exists").message
+    assert said.endswith("dangling.db exists, and nothing is ever replaced"), "before anything was copied"
     (copy.parent / "source.db").symlink_to(small.location)
     _refused(small, copy.parent / "source.db", Refused, "destination_exists")
 
@@ -312,7 +313,8 @@ def test_what_names_no_file_is_misuse(small: SqliteStore, path: str) -> None:
 
 
 def test_a_missing_directory_is_not_made(small: SqliteStore, copy: Path) -> None:
-    _refused(small, copy.parent / "none" / "copy.db", Unavailable, "cannot_open")
+    said = _refused(small, copy.parent / "none" / "copy.db", Unavailable, "cannot_open").message
+    assert said.endswith("none is no directory")
     assert not (copy.parent / "none").exists()
 
 

@@ -17,7 +17,9 @@ MOUNTINFO = r"""22 1 253:1 / / rw,relatime shared:1 - ext4 /dev/root rw
 34 22 0:34 / /twice rw - ext4 /dev/sdc rw
 35 22 0:35 / /twice rw - fuse.sshfs host: rw
 36 22 0:36 / /weird rw - 9p
+37 22 0:37 / /home/me rw
 not a line of mountinfo
+short - ext4
 """
 
 

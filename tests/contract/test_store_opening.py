@@ -12,7 +12,7 @@ import pytest
 
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.store import SqliteStore, open_sqlite, sqlite_stats, sqlite_store, sqlite_version
-from agent_run_ledger.store.sqlite import APPLICATION_ID, CHECKPOINT_PAGES
+from agent_run_ledger.store.sqlite import APPLICATION_ID, CHECKPOINT_PAGES, JOURNAL_BYTES
 from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION
 from agent_run_ledger.store.statements import statements
 from tests.contract.store_kit import Backend, begin, check_log, do_step, op, sqlite_backend, start_step
@@ -107,6 +107,7 @@ def test_the_pragmas_are_set(tmp_path: Path, durability: str, journal: str, leve
             "foreign_keys": 1,
             "trusted_schema": 0,
             "cache_size": -16_000,
+            "journal_size_limit": JOURNAL_BYTES,
             "page_size": 4_096,
             "encoding": "UTF-8",
         }

@@ -259,6 +259,15 @@ def test_a_result_is_recorded_once_per_run_scope_fingerprint_and_occurrence(stor
     assert len(store.reader().result_keys(row.row_id)) == 4
 
 
+def test_a_record_without_a_name_is_misuse(store: Store) -> None:
+    """It breaks another rule than the one that tells a repeated result."""
+    row = begin(store)
+    record = new_record(RecordKind.RESULT, row.run_uid)
+    change = step_change(row, "started", "recorded", record)
+    record.name = None  # type: ignore[assignment]
+    _failing(store, lambda tx: tx.add_record(row.row_id, record, change), Misuse, "constraint")
+
+
 def test_other_kinds_of_the_same_call_may_repeat(store: Store) -> None:
     row = begin(store)
 

@@ -93,3 +93,78 @@ def test_statements_are_cut_at_their_markers(monkeypatch: pytest.MonkeyPatch) ->
     text = "-- a comment\n\n-- name: a\nSELECT ';' -- why\nFROM t;\n\n-- name: b_2\nSELECT 2;\n"
     monkeypatch.setattr(module, "sql_text", lambda name: text)
     assert dict(statements.__wrapped__("x.sql")) == {"a": "SELECT ';' -- why\nFROM t", "b_2": "SELECT 2"}
+
+
+RECORD = {
+    "record_id": "1", "run_row_id": "1", "kind": "2", "scope": "x''", "name": "'n'", "fingerprint": "zeroblob(32)",
+    "occurrence": "0", "attempt": "1", "tries": "1", "started_at_ms": "5", "ended_at_ms": "5", "inputs": "x''",
+    "code": "x''", "value_sha256": "x''", "encoding": "0",
+}  # fmt: skip
+RUN = {
+    "row_id": "1", "run_uid": "zeroblob(16)", "run_id": "'r'", "state": "'running'", "reason": "''", "generation": "1",
+    "attempt": "1", "created_at_ms": "5", "updated_at_ms": "5", "holder": "''",
+}  # fmt: skip
+HEAD = {"id": "1", "size": "0", "frontier": "x''", "epoch": "0", "time_ms": "5"}
+EVENT = {"leaf_index": "0", "op_id": "zeroblob(16)", "envelope": "x'00'"}
+TILE = {"tile_id": "0", "root": "zeroblob(32)", "nodes": "zeroblob(8160)"}
+MIGRATION = {"version": "1", "sha256": "zeroblob(32)", "applied_at_ms": "5"}
+
+
+def _insert(connection: apsw.Connection, table: str, row: dict[str, str]) -> None:
+    connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(row.values())})")
+
+
+@pytest.mark.parametrize(
+    ("table", "sound", "column", "value"),
+    [
+        ("head", HEAD, "id", "2"),
+        ("head", HEAD, "size", "-1"),
+        ("head", HEAD, "frontier", "x'00'"),
+        ("head", HEAD, "epoch", "-1"),
+        ("events", EVENT, "op_id", "zeroblob(15)"),
+        ("tiles", TILE, "root", "zeroblob(31)"),
+        ("tiles", TILE, "nodes", "zeroblob(8159)"),
+        ("runs", RUN, "run_uid", "zeroblob(15)"),
+        ("runs", RUN, "state", "'dreaming'"),
+        ("runs", RUN, "generation", "0"),
+        ("runs", RUN, "attempt", "0"),
+        ("records", RECORD, "kind", "0"),
+        ("records", RECORD, "kind", "8"),
+        ("migrations", MIGRATION, "sha256", "zeroblob(31)"),
+    ],
+)
+def test_a_row_that_cannot_be_is_not_taken(
+    empty: apsw.Connection, table: str, sound: dict[str, str], column: str, value: str
+) -> None:
+    with pytest.raises(apsw.ConstraintError, match="CHECK"):
+        _insert(empty, table, {**sound, column: value})
+    _insert(empty, table, sound)
+
+
+@pytest.mark.parametrize(
+    ("table", "sound", "change"),
+    [
+        ("events", EVENT, "UPDATE events SET envelope = x'01'"),
+        ("events", EVENT, "DELETE FROM events"),
+        ("tiles", TILE, "UPDATE tiles SET nodes = zeroblob(8160)"),
+        ("tiles", TILE, "DELETE FROM tiles"),
+        ("records", RECORD, "DELETE FROM records"),
+        ("records", {**RECORD, "kind": "6"}, "UPDATE records SET fingerprint = x'01'"),
+    ],
+)
+def test_history_is_kept_by_triggers(empty: apsw.Connection, table: str, sound: dict[str, str], change: str) -> None:
+    _insert(empty, table, sound)
+    with pytest.raises(apsw.ConstraintError, match=r"history|erased"):
+        empty.execute(change)
+
+
+@pytest.mark.parametrize("column", sorted(RECORD.keys() - {"fingerprint", "inputs", "code", "value_sha256"}))
+def test_erasing_a_record_changes_nothing_that_is_kept(empty: apsw.Connection, column: str) -> None:
+    """The one change that the trigger lets through, and the same with one column more."""
+    _insert(empty, "records", {**RECORD, "salt": "zeroblob(32)", "payload": "x'31'", "usage": "x'31'"})
+    erase = "UPDATE records SET salt = NULL, payload = NULL, fingerprint = x'01'"
+    other = {"scope": "x'01'", "name": "'other'", "kind": "1"}.get(column, "77")
+    for more in (f"{column} = {other}", "usage = NULL"):
+        with pytest.raises(apsw.ConstraintError, match="history"):
+            empty.execute(f"{erase}, {more}")
+    empty.execute(erase)

@@ -103,12 +103,14 @@ def test_a_cancelled_await_waits_for_fn_and_then_raises(thread: StoreThread, can
         task = asyncio.create_task(thread.call(slow))
         while not inside.is_set():
             await asyncio.sleep(0)
-        for _ in range(cancels):
-            task.cancel()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert not task.done()
-        go_on.set()
+        try:
+            for _ in range(cancels):
+                task.cancel()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                assert not task.done()
+        finally:
+            go_on.set()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
         assert ended.is_set()

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from agent_run_ledger import probes
 from agent_run_ledger.errors import LedgerError, Misuse, Refused
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
@@ -109,6 +110,8 @@ def test_an_exception_rolls_everything_back_and_passes_through(store: Store) -> 
         store.transact(op(), broken)
     assert store.reader().find_run("lost") is None
     assert store.reader().head().size == 1
+    begin(store)
+    assert store.reader().head().size == 2
 
 
 def test_fn_is_called_once_and_its_value_is_returned(store: Store) -> None:
@@ -147,8 +150,11 @@ def test_an_operation_is_committed_once(store: Store) -> None:
 
 @pytest.mark.parametrize("op_id", [b"", bytes(15), bytes(17)])
 def test_an_op_id_has_16_bytes(store: Store, op_id: bytes) -> None:
-    with pytest.raises(Misuse):
-        store.transact(op_id, lambda tx: begin_in(tx, "r"))
+    called: list[Tx] = []
+    with pytest.raises(Misuse) as caught:
+        store.transact(op_id, called.append)
+    assert caught.value.code == "bad_op_id"
+    assert called == []
 
 
 def test_a_transaction_inside_another_is_refused_and_does_not_hang(store: Store) -> None:
@@ -171,6 +177,31 @@ def test_a_transaction_cannot_be_used_after_it_is_over(store: Store, fails: bool
     with pytest.raises(Misuse, match="over"):
         kept[0].put_in_flight(mark(row))
     assert store.reader().in_flight(row.row_id) == []
+
+
+def test_nothing_is_written_between_the_body_and_the_commit(store: Store) -> None:
+    """The leaf is made by then: what another thread wrote now would be in no leaf."""
+    row = begin(store)
+    kept: list[Tx] = []
+    late: list[str] = []
+
+    def body(tx: Tx) -> None:
+        kept.append(tx)
+        start_step(tx, row, 1)
+
+    def write_late(point: str) -> None:
+        if point == "commit.before":
+            with pytest.raises(Misuse) as caught:
+                kept[0].put_in_flight(mark(row, 2, lane=1))
+            late.append(caught.value.code)
+
+    probes.install(write_late)
+    try:
+        store.transact(op(), body)
+    finally:
+        probes.install(None)
+    assert late == ["transaction_over"]
+    assert store.reader().in_flight(row.row_id) == [mark(row, 1)]
 
 
 def test_the_caller_cannot_swallow_a_refusal(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -29,10 +30,11 @@ def backend(tmp_path: Path) -> Iterator[Backend]:
 
 
 def in_child(act: Callable[[], object]) -> str:
-    """Fork, run `act` in the child and return what it returned or raised, as text."""
+    """Fork, run `act` in the child and return what it returned or raised, as text. A child that hangs is ended."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
+        signal.alarm(20)
         try:
             said = f"returned {act()}"
         except BaseException as error:
@@ -192,25 +194,31 @@ def test_a_child_that_comes_back_out_of_its_parents_transaction_commits_nothing(
         assert check_log(store) == 2
 
 
-def test_a_child_of_a_fork_inside_a_transaction_ends_without_closing_the_parents_connection(tmp_path: Path) -> None:
-    """The child ends through the interpreter's ordinary way out, which runs destructors."""
+@pytest.mark.parametrize("durability", ["full", "extra"])
+def test_a_child_of_a_fork_inside_a_transaction_ends_without_closing_the_parents_connection(
+    tmp_path: Path, durability: str
+) -> None:
+    """The child ends through the interpreter's ordinary way out, which runs destructors: one would roll back."""
     script = """
         import os, sys
         from tests.contract.store_kit import begin, begin_in, check_log, op
         from agent_run_ledger.store import open_sqlite
-        store = open_sqlite(sys.argv[1], create=True)
+        store = open_sqlite(sys.argv[1], create=True, durability=sys.argv[2])
         begin(store)
         def fork(tx):
             begin_in(tx, "kept")
+            before = sorted(os.listdir())
             if os.fork() == 0:
                 raise SystemExit(0)
             assert os.wait()[1] == 0
+            assert sorted(os.listdir()) == before, "the journal of the transaction is gone"
         store.transact(op(), fork)
         begin(store, "after")
         print(check_log(store))
     """
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script), tmp_path / "log.db"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script), tmp_path / "log.db", durability]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert (done.stdout, done.returncode) == ("4\n", 0), done.stderr
 
 

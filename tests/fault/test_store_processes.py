@@ -218,7 +218,7 @@ def test_an_opening_that_waits_keeps_no_other_store_from_being_opened(tmp_path: 
             door.release()
             os.sched_yield()
         open_sqlite(tmp_path / "b.db", create=True, wait_s=1.0).close()
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(Unavailable, match="being opened or closed") as caught:
             open_sqlite(path, create=False, wait_s=0.01)
         assert caught.value.code == "store_busy"
         assert opened == []

@@ -67,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     sound: dict[str, int | None] = {}
     for number, mutant in enumerate(mutants, 1):
         with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+            Path(folder).chmod(0o755)  # some tests run a child as another user, who must be able to read the copy
             sources = copy_sources(Path(folder))
             trouble = mutant.flaw(ROOT)
             if trouble is None and mutant.test not in sound:

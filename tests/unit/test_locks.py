@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,7 +14,7 @@ import pytest
 
 from agent_run_ledger import probes
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.errors import Refused
+from agent_run_ledger.errors import Refused, Unavailable
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.sidecar import Sidecar
 
@@ -20,9 +23,12 @@ LONG_S = 60.0
 
 def _until_queued(lock: FairLock) -> None:
     """Wait until somebody stands at the head of the queue."""
-    while lock._queue.acquire(blocking=False):
+    for _ in range(20_000):
+        if not lock._queue.acquire(blocking=False):
+            return
         lock._queue.release()
         threading.Event().wait(0.0005)
+    raise AssertionError("nobody came to the queue")
 
 
 def test_a_free_lock_is_taken_and_given_back() -> None:
@@ -44,7 +50,7 @@ def test_who_releases_and_asks_again_comes_after_who_waited() -> None:
         order.append("other")
         lock.release()
 
-    thread = threading.Thread(target=other)
+    thread = threading.Thread(target=other, daemon=True)
     thread.start()
     _until_queued(lock)
     lock.release()
@@ -222,11 +228,12 @@ def test_an_interrupt_at_the_lock_itself_leaves_no_run_live(
         raise error
 
     monkeypatch.setattr(sidecar, "_try_lock", taken_and_interrupted)
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         sidecar.lock_run("r")
     monkeypatch.undo()
-    assert not sidecar.is_run_live("r")
+    assert not sidecar.is_run_live("r"), "although the traceback still has the lock"
     assert sidecar.lock_run("r") is not None
+    assert caught.tb is not None
 
 
 def test_a_lock_that_is_collected_while_the_same_thread_takes_another_is_no_deadlock(sidecar: Sidecar) -> None:
@@ -240,6 +247,53 @@ def test_a_lock_that_is_collected_while_the_same_thread_takes_another_is_no_dead
     sidecar._check_identity = forget  # type: ignore[method-assign]
     assert sidecar.lock_run("new") is not None
     assert not sidecar.is_run_live("old")
+
+
+def test_a_run_released_after_the_close_is_no_error(sidecar: Sidecar) -> None:
+    lock = sidecar.lock_run("r")
+    assert lock is not None
+    token = sidecar._runs.copy()
+    sidecar.close()
+    sidecar._runs.update(token)  # one that was being taken in another thread meanwhile
+    lock.release()
+
+
+def test_leaving_after_the_close_touches_no_other_file(sidecar: Sidecar) -> None:
+    """The number of the descriptor belongs to somebody else by then."""
+    assert sidecar.enter(0)
+    sidecar.close()
+    sidecar.leave()
+
+
+def test_whether_a_run_is_live_is_not_asked_of_a_file_that_was_replaced(tmp_path: Path, sidecar: Sidecar) -> None:
+    (tmp_path / "x-lock").rename(tmp_path / "away")
+    (tmp_path / "x-lock").touch()
+    with pytest.raises(Unavailable) as caught:
+        sidecar.is_run_live("r")
+    assert caught.value.code == "sidecar_replaced"
+
+
+def test_a_file_system_without_locks_is_called_one(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = fcntl.lockf
+
+    def refuse(fd: int, how: int, *where: int) -> None:
+        if how != fcntl.LOCK_UN:
+            raise OSError(errno.ENOLCK, "No locks available")
+        real(fd, how, *where)
+
+    monkeypatch.setattr("agent_run_ledger.store.sidecar.fcntl.lockf", refuse)
+    for use in (lambda: sidecar.lock_run("r"), lambda: sidecar.enter(0)):
+        with pytest.raises(Unavailable) as caught:
+            use()
+        assert caught.value.code == "locks_unavailable"
+    monkeypatch.undo()
+    assert not sidecar.is_run_live("r")
+
+
+def test_a_lock_file_that_is_no_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x-lock")
+    with pytest.raises(Unavailable, match="not a regular file"):
+        Sidecar(str(tmp_path / "x-lock"), SystemEntropy())
 
 
 # Points
