@@ -181,7 +181,7 @@ def _forgetting(bench: Bench, path: str) -> Iterator[Figure]:
     yield _memory("prune", pruned)
     bench.say("large: verifying what is left")
     audit = json_of_child("auditor", "verify", path)
-    yield _verify_memory("large: verify after the prune, peak memory", audit)
+    yield _verify_memory("large: verify after a prune", audit)
 
 
 def _verify_memory(name: str, audit: dict[str, float]) -> Figure:
