@@ -77,13 +77,9 @@ def dependants_of(step: str, dependencies: Mapping[str, Sequence[str]]) -> set[s
 
 
 def _read_parent(store: Store, run_id: str) -> _Parent:
-    reader = store.reader()
-    row = reader.find_run(run_id)
+    row = store.reader().find_run(run_id)
     if row is None:
         raise no_run(run_id)
-    for record_id in (row.start_record_id, row.last_start_record_id):
-        if record_id is not None and reader.record(record_id).erased:
-            raise _erased(run_id)
     detail, salt = start_detail(store, row)
     last = detail
     if row.last_start_record_id is not None and row.last_start_record_id != row.start_record_id:
