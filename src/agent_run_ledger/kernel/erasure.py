@@ -34,10 +34,14 @@ Look = Callable[[int, int], Iterable[tuple[int, bytes]]]
 """Reads anew which records of the run from a first to a last id are erased: (record id, `kept_digest`), ascending."""
 
 
+def filler(record_id: int) -> bytes:
+    """Return what stands for the fingerprint of an erased record: its id, 8 bytes big-endian; a fingerprint has 32."""
+    return record_id.to_bytes(_FILLER_BYTES, "big")
+
+
 def erased_form(record_id: int, record: Record) -> Record:
     """Return what an erasure leaves of a record: place, scope, name, occurrence, attempt, times, packing and usage."""
-    filler = record_id.to_bytes(_FILLER_BYTES, "big")
-    return replace(record, salt=b"", fingerprint=filler, inputs=b"", code=b"", value_sha256=b"", payload=b"")
+    return replace(record, salt=b"", fingerprint=filler(record_id), inputs=b"", code=b"", value_sha256=b"", payload=b"")
 
 
 def kept_digest(record: Record) -> bytes:

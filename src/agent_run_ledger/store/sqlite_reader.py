@@ -173,7 +173,7 @@ class SqliteReader:
 
     def run_states(self) -> Mapping[RunState, int]:
         """See ports.Reader.run_states."""
-        rows = self._fetch("count_run_states", ())
+        rows = self._fetch("count_states", ())
         return dict(self._each(lambda row: (state_from(row[0]), int(row[1])), rows))
 
     def runs_in_flight(self) -> list[RunInFlight]:

@@ -9,6 +9,7 @@ import apsw
 
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Superseded, Tampered
 from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.erasure import filler
 from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import InFlight, RunRow, RunStanding
@@ -27,7 +28,6 @@ from agent_run_ledger.store.sqlite_rows import (
 T = TypeVar("T")
 
 _POSITION_BITS = 16
-_FILLER_BYTES = 8
 
 
 class SqliteTx:
@@ -160,7 +160,7 @@ class SqliteTx:
         """See ports.Tx.erase_records. The filler keeps the keys of erased results apart: a fingerprint has 32 bytes."""
         erased, wrote = 0, self.wrote
         for record_id in record_ids:
-            self._write("erase_record", (record_id.to_bytes(_FILLER_BYTES, "big"), record_id, run_row_id))
+            self._write("erase_record", (filler(record_id), record_id, run_row_id))
             erased += self._connection.changes()
         self.wrote = wrote or erased > 0
         return erased

@@ -202,9 +202,6 @@ DELETE FROM in_flight WHERE place = ?;
 SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
 FROM in_flight WHERE place >= ? AND place < ? ORDER BY place;
 
--- name: count_run_states
-SELECT state, count(*) FROM runs GROUP BY state;
-
 -- name: select_runs_in_flight
 SELECT run_id, state, min(started_at_ms) FROM in_flight JOIN runs ON row_id = place >> 16
 GROUP BY row_id ORDER BY min(started_at_ms), row_id;
