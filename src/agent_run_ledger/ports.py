@@ -74,7 +74,11 @@ class RunStanding(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class InFlight:
-    """A call that was started and not yet concluded. One small row per (run, lane), overwritten by the next start."""
+    """A call that was started and not yet concluded. One small row per (run, lane), overwritten by the next start.
+
+    `repeatable`: whether it may run again when nothing says how it ended. `after_record_id`: the latest record of the
+    run when it was started. `reserved`: what it took of its budgets, compact JSON, empty where there is none.
+    """
 
     run_row_id: int
     lane: int
@@ -86,6 +90,9 @@ class InFlight:
     tries: int
     generation: int
     started_at_ms: int
+    repeatable: bool = True
+    after_record_id: int = 0
+    reserved: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +261,14 @@ class Tx(Protocol):
         """Return the marks of a run, by lane."""
         ...
 
+    def budgets(self, run_row_id: int) -> dict[str, bytes]:
+        """Return the counters of a run's budgets by tool, "" for the run's own, as the transaction sees them."""
+        ...
+
+    def put_budget(self, run_row_id: int, tool: str, counters: bytes) -> None:
+        """Write the counters of a budget, replacing what was there."""
+        ...
+
 
 class Reader(Protocol):
     """Reads outside a write transaction; each call sees one consistent state."""
@@ -322,6 +337,14 @@ class Reader(Protocol):
 
     def forks_of(self, row_id: int) -> list[RunRow]:
         """Return the runs that were forked from this one, oldest first."""
+        ...
+
+    def children_of(self, row_id: int) -> list[RunRow]:
+        """Return the runs that were started within this one, oldest first."""
+        ...
+
+    def budgets(self, run_row_id: int) -> dict[str, bytes]:
+        """Return the counters of a run's budgets by tool, "" for the run's own."""
         ...
 
     def record(self, record_id: int) -> StoredRecord:

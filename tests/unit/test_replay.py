@@ -102,6 +102,10 @@ def test_every_cell_of_a_call() -> None:
         ("started", "failed", K.ERROR),
         ("started", "abandoned", K.ABANDONED),
         ("started", "rescued", K.RESCUED),
+        ("started", "unknown", K.ABANDONED),
+        ("unknown", "resolved", K.DECISION),
+        ("resolved", "recorded", K.RESULT),
+        ("resolved", "failed", K.ERROR),
         ("recorded", "erased", K.DECISION),
     }
 

@@ -27,6 +27,10 @@ STEP_KINDS: Final[Mapping[tuple[str, str], RecordKind | None]] = {
     (CallState.STARTED.value, CallState.FAILED.value): RecordKind.ERROR,
     (CallState.STARTED.value, CallState.ABANDONED.value): RecordKind.ABANDONED,
     (CallState.STARTED.value, CallState.RESCUED.value): RecordKind.RESCUED,
+    (CallState.STARTED.value, CallState.UNKNOWN.value): RecordKind.ABANDONED,
+    (CallState.UNKNOWN.value, CallState.RESOLVED.value): RecordKind.DECISION,
+    (CallState.RESOLVED.value, CallState.RECORDED.value): RecordKind.RESULT,
+    (CallState.RESOLVED.value, CallState.FAILED.value): RecordKind.ERROR,
     (CallState.RECORDED.value, CallState.ERASED.value): RecordKind.DECISION,
 }
 """Which record goes with a change of calls; None: no record. Every other pair is refused.
@@ -138,9 +142,9 @@ class Replay:
         elif new == CallState.ERASED.value:
             if kind is RecordKind.DECISION:
                 track.erasure_id = record_id
-        elif track.in_flight == 0:
+        elif old == CallState.STARTED.value and track.in_flight == 0:
             wrong.append("a call was concluded that was not in flight")
-        else:
+        elif old == CallState.STARTED.value:
             track.in_flight -= 1
         track.last_leaf = record_id >> 16
         return wrong

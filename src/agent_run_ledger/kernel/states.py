@@ -38,6 +38,8 @@ class CallState(StrEnum):
     RECORDED = "recorded"
     FAILED = "failed"
     ABANDONED = "abandoned"
+    UNKNOWN = "unknown"
+    RESOLVED = "resolved"
     RESCUED = "rescued"
     ERASED = "erased"
 

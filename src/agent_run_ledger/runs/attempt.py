@@ -17,13 +17,16 @@ from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse, RunBusy, RunCancelled, RunQuarantined, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
-from agent_run_ledger.kernel.states import CallState, RunEvent, RunState, next_run_state
+from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
+from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.leaf_check import generation_at, record_of_run
 
 MAX_STORED_BYTES = 1 << 30
 START_TRIES = 20
+DYNAMIC_KEY = "dynamic"
+"""Where a START record's content says that the run is a dynamic one, and how its scopes are keyed."""
 LOCK_PAUSES_S = (0.001, 0.004)
 
 
@@ -43,7 +46,8 @@ class Definition:
     """What the program says of a run when an attempt starts: plain values, kept in the START record.
 
     `order_only`: per step, the dependencies whose results it does not take. `keep_inputs`: whether the inputs' values
-    are kept too, where the run's first START does not have them.
+    are kept too, where the run's first START does not have them. `dynamic`: what the START of a dynamic run keeps
+    beside all this, None for a pipeline. `parent_row_id`: the run within which this one is started, if any.
     """
 
     steps: list[list[object]]
@@ -51,6 +55,8 @@ class Definition:
     max_parallel: int
     order_only: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
     keep_inputs: bool = False
+    dynamic: Mapping[str, object] | None = None
+    parent_row_id: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -229,6 +235,8 @@ def _start(
     }
     if definition.order_only:
         content["order_only"] = definition.order_only
+    if definition.dynamic is not None:
+        content[DYNAMIC_KEY] = definition.dynamic
     if definition.keep_inputs and not _keeps_inputs(context.store, before):
         content[KEPT_INPUTS] = inputs.kept(limit_bytes=context.limit_bytes)
     packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
@@ -251,7 +259,7 @@ def _start(
             return None
         if before is not None:  # an erasure that ended since we looked left the row as it was
             _first_start(context.store, before)
-        return _write_start(tx, context, run_id, before, record)
+        return _write_start(tx, context, run_id, before, record, definition.parent_row_id)
 
     return context.store.transact(context.entropy.uuid7(), write)
 
@@ -264,10 +272,12 @@ def _keeps_inputs(store: Store, row: RunRow | None) -> bool:
     return codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)[1] is not None
 
 
-def _write_start(tx: Tx, context: Context, run_id: str, before: RunRow | None, record: Record) -> RunRow:
+def _write_start(
+    tx: Tx, context: Context, run_id: str, before: RunRow | None, record: Record, parent_row_id: int | None
+) -> RunRow:
     mac = record_mac(record)
     if before is None:
-        row = tx.insert_run(run_uid=record.run_uid, run_id=run_id, holder=holder())
+        row = tx.insert_run(run_uid=record.run_uid, run_id=run_id, holder=holder(), parent_row_id=parent_row_id)
         old, generation = "none", 1
     else:
         row, old, generation = before, str(before.state), before.generation + 1
@@ -292,27 +302,8 @@ def _write_start(tx: Tx, context: Context, run_id: str, before: RunRow | None, r
 
 
 def _abandon(tx: Tx, context: Context, run_uid: bytes, mark: InFlight, generation: int) -> None:
-    """Record that a call was started and nothing says how it ended: its cost is uncertain."""
-    record = Record(
-        kind=RecordKind.ABANDONED,
-        run_uid=run_uid,
-        salt=context.entropy.token(SALT_BYTES),
-        scope=mark.scope,
-        name=mark.name,
-        fingerprint=mark.fingerprint,
-        occurrence=mark.occurrence,
-        attempt=mark.attempt,
-        tries=mark.tries,
-        started_at_ms=mark.started_at_ms,
-        ended_at_ms=tx.now_ms,
-    )
-    change = Change(
-        type="step",
-        id=run_uid,
-        old=CallState.STARTED,
-        new=CallState.ABANDONED,
-        generation=generation,
-        mac=record_mac(record),
-    )
+    """Record that a call was started and nothing says how it ended."""
+    salt = context.entropy.token(SALT_BYTES)
+    record, change = abandoned(mark, run_uid=run_uid, salt=salt, generation=generation, now_ms=tx.now_ms)
     tx.add_record(mark.run_row_id, record, change)
     tx.clear_in_flight(mark.run_row_id, mark.lane)

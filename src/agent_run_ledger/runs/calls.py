@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from agent_run_ledger.kernel.digests import fingerprint, short_digest
+from agent_run_ledger.runs.abandoned import AFTER
 from agent_run_ledger.runs.steps import Step
 
 ROOT_SCOPE = b""
@@ -31,8 +32,8 @@ class CallIdentity:
         """The key a record is found by."""
         return (self.scope, self.name, self.fingerprint, self.occurrence)
 
-    def stored_inputs(self, salt: bytes, because: list[str]) -> bytes:
-        """Return the compact JSON kept beside the record: salted short digests, and why it ran again."""
+    def stored_inputs(self, salt: bytes, because: list[str], *, after: int = 0) -> bytes:
+        """Return the compact JSON kept beside the record: salted short digests, why it ran again, what was before."""
         kept: dict[str, object] = {
             "a": {name: short_digest(salt, f"a.{name}", digest) for name, digest in self.arguments.items()},
         }
@@ -42,6 +43,8 @@ class CallIdentity:
             kept["version"] = self.version
         if because:
             kept["because"] = because
+        if after:
+            kept[AFTER] = after
         return orjson.dumps(kept)
 
     def differences(self, stored: bytes, salt: bytes) -> list[str]:

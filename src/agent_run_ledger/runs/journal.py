@@ -13,6 +13,7 @@ from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, recor
 from agent_run_ledger.kernel.states import CallState, RunState
 from agent_run_ledger.ports import InFlight, RunRow, Tx
 from agent_run_ledger.probes import reach
+from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Attempt, Context
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.leaf_check import load_value
@@ -27,13 +28,19 @@ NEW_STATE = {
 
 @dataclass(slots=True, kw_only=True)
 class Started:
-    """A call that is running: where its mark stands, its step's place in the plan, and since when."""
+    """A call that is running: where its mark stands, its step's place in the plan, and since when.
+
+    `repeatable`: whether it may run again where nothing says how it ended. `after`: the latest record of the run when
+    it was started, 0 where nobody asks.
+    """
 
     lane: int
     index: int
     identity: CallIdentity
     tries: int
     at_ms: int
+    repeatable: bool = True
+    after: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,10 +53,15 @@ class Concluded:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """What one commit is to write. `end` builds the END content from the record ids of `concluded`."""
+    """What one commit is to write. `end` builds the END content from the record ids of `concluded`.
+
+    `values` are results without a start of their own; `abandoned` are calls that nobody will conclude any more.
+    """
 
     concluded: list[Concluded] = field(default_factory=list[Concluded])
     starts: list[Started] = field(default_factory=list[Started])
+    values: list[Record] = field(default_factory=list[Record])
+    abandoned: list[Started] = field(default_factory=list[Started])
     end_state: RunState | None = None
     end_reason: str = ""
     end: Callable[[Sequence[int]], dict[str, object]] | None = None
@@ -57,16 +69,21 @@ class Batch:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not self.concluded and not self.starts and self.end_state is None
+        return not (self.concluded or self.starts or self.values or self.abandoned) and self.end_state is None
 
 
 @dataclass(slots=True, kw_only=True)
 class Written:
-    """What a commit wrote, and the run's state as it was found under the lock."""
+    """What a commit wrote, and the run's state as it was found under the lock.
+
+    `record_ids` are those of `concluded`, `value_ids` those of `values`; `last_id` is the highest one written.
+    """
 
     state: RunState
     reason: str
     record_ids: tuple[int, ...]
+    value_ids: tuple[int, ...] = ()
+    last_id: int = 0
 
 
 class Journal:
@@ -114,7 +131,7 @@ class Journal:
             tries=started.tries,
             started_at_ms=started.at_ms,
             ended_at_ms=self._context.clock.now_ms(),
-            inputs=identity.stored_inputs(salt, because),
+            inputs=identity.stored_inputs(salt, because, after=started.after),
             code=code,
             value_sha256=b"" if packed is None else packed.value_sha256,
             encoding=0 if packed is None else packed.encoding,
@@ -124,11 +141,15 @@ class Journal:
         return Concluded(started=started, record=record)
 
     def commit(self, batch: Batch) -> Written:
-        """Write one batch in one transaction; synced unless it holds start marks only."""
+        """Write one batch in one transaction.
+
+        It is synced where it holds how a call ended, the run's end, or the start of a call that may not run again.
+        """
         self._attempt.hold(self._context.store)
         macs = [record_mac(item.record) for item in batch.concluded]
         reach("record.before")
-        synced = bool(batch.concluded) or batch.end_state is not None
+        unsafe = any(not start.repeatable for start in batch.starts)
+        synced = bool(batch.concluded) or batch.end_state is not None or unsafe
         transact = self._context.store.transact if self.watch is None else self._timed
         written = transact(self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced)
         reach("record.after")
@@ -170,8 +191,10 @@ class Journal:
         live = standing.state is RunState.RUNNING
         if not live:
             self._refuse_erased(tx, batch)
+        value_ids = [self._add_value(tx, record) for record in batch.values] if live else []
         record_ids = [self._add(tx, item, mac) for item, mac in zip(batch.concluded, macs, strict=True)]
         lanes = {item.started.lane for item in batch.concluded}
+        left_ids = [self._leave(tx, start) for start in batch.abandoned] if batch.abandoned else []
         if live:
             for start in batch.starts:
                 self._mark(tx, start)
@@ -182,7 +205,13 @@ class Journal:
         if live and batch.end_state is not None:
             self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
             state = batch.end_state
-        return Written(state=state, reason=standing.reason, record_ids=tuple(record_ids))
+        return Written(
+            state=state,
+            reason=standing.reason,
+            record_ids=tuple(record_ids),
+            value_ids=tuple(value_ids),
+            last_id=max((*value_ids, *record_ids, *left_ids), default=0),
+        )
 
     def _refuse_erased(self, tx: Tx, batch: Batch) -> None:
         """The result of a call whose mark was erased is no evidence: recorded, it would outlive the erasure."""
@@ -205,23 +234,52 @@ class Journal:
         )
         return tx.add_record(self._row.row_id, item.record, change)
 
+    def _add_value(self, tx: Tx, record: Record) -> int:
+        """A value of the run's own: started and recorded in one leaf, so that no mark of it ever stands."""
+        uid, generation = self._row.run_uid, self._row.generation
+        tx.add_change(Change(type="step", id=uid, old=CallState.NONE, new=CallState.STARTED, generation=generation))
+        change = Change(
+            type="step",
+            id=uid,
+            old=CallState.STARTED,
+            new=CallState.RECORDED,
+            generation=generation,
+            mac=record_mac(record),
+        )
+        return tx.add_record(self._row.row_id, record, change)
+
+    def _leave(self, tx: Tx, start: Started) -> int:
+        mine = self._row
+        record, change = abandoned(
+            self._in_flight(start),
+            run_uid=mine.run_uid,
+            salt=self._context.entropy.token(SALT_BYTES),
+            generation=mine.generation,
+            now_ms=tx.now_ms,
+        )
+        tx.clear_in_flight(mine.row_id, start.lane)
+        return tx.add_record(mine.row_id, record, change)
+
+    def _in_flight(self, start: Started) -> InFlight:
+        mine, identity = self._row, start.identity
+        return InFlight(
+            run_row_id=mine.row_id,
+            lane=start.lane,
+            name=identity.name,
+            scope=identity.scope,
+            fingerprint=identity.fingerprint,
+            occurrence=identity.occurrence,
+            attempt=mine.attempt,
+            tries=start.tries,
+            generation=mine.generation,
+            started_at_ms=start.at_ms,
+            repeatable=start.repeatable,
+            after_record_id=start.after,
+        )
+
     def _mark(self, tx: Tx, start: Started) -> None:
         mine = self._row
-        identity = start.identity
-        tx.put_in_flight(
-            InFlight(
-                run_row_id=mine.row_id,
-                lane=start.lane,
-                name=identity.name,
-                scope=identity.scope,
-                fingerprint=identity.fingerprint,
-                occurrence=identity.occurrence,
-                attempt=mine.attempt,
-                tries=start.tries,
-                generation=mine.generation,
-                started_at_ms=start.at_ms,
-            )
-        )
+        tx.put_in_flight(self._in_flight(start))
         tx.add_change(
             Change(type="step", id=mine.run_uid, old=CallState.NONE, new=CallState.STARTED, generation=mine.generation)
         )

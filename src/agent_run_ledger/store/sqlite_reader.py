@@ -35,6 +35,7 @@ from agent_run_ledger.store.sqlite_failures import is_half_done, translated
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.sqlite_rows import (
     LANE_BITS,
+    budgets_from,
     head_from,
     in_flight_from,
     record_from,
@@ -152,6 +153,14 @@ class SqliteReader:
     def forks_of(self, row_id: int) -> list[RunRow]:
         """See ports.Reader.forks_of."""
         return self._runs(self._fetch("select_forks", (row_id,)))
+
+    def children_of(self, row_id: int) -> list[RunRow]:
+        """See ports.Reader.children_of."""
+        return self._runs(self._fetch("select_children", (row_id,)))
+
+    def budgets(self, run_row_id: int) -> dict[str, bytes]:
+        """See ports.Reader.budgets."""
+        return budgets_from(self._fetch("select_budgets", (run_row_id,)))
 
     def record(self, record_id: int) -> StoredRecord:
         """See ports.Reader.record."""

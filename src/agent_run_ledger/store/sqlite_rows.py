@@ -16,7 +16,7 @@ _INT, _TEXT, _BLOB, _PLACE = (int,), (str,), (bytes,), (int, type(None))
 _RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, *(_PLACE,) * 5)
 _STANDING = (_INT, _TEXT, _TEXT)
 _RUN_IN_FLIGHT = (_TEXT, _TEXT, _INT)
-_MARK = (_INT, _TEXT, _BLOB, _BLOB, _INT, _INT, _INT, _INT, _INT)
+_MARK = (_INT, _TEXT, _BLOB, _BLOB, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _BLOB)
 
 
 def head_from(rows: list[Row], location: str) -> Head:
@@ -72,7 +72,7 @@ def run_in_flight_from(row: Row) -> RunInFlight:
 def in_flight_from(row: Row) -> InFlight:
     """Return a start mark of the columns of in_flight in their order. Tampered for a column of another type."""
     _check_types(row, _MARK)
-    place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms = row
+    place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms, *more = row
     return InFlight(
         run_row_id=place >> LANE_BITS,
         lane=place & (1 << LANE_BITS) - 1,
@@ -84,6 +84,9 @@ def in_flight_from(row: Row) -> InFlight:
         tries=tries,
         generation=generation,
         started_at_ms=started_at_ms,
+        repeatable=bool(more[0]),
+        after_record_id=more[1],
+        reserved=more[2],
     )
 
 
@@ -174,6 +177,9 @@ def row_of_in_flight(mark: InFlight) -> Row:
         mark.tries,
         mark.generation,
         mark.started_at_ms,
+        int(mark.repeatable),
+        mark.after_record_id,
+        mark.reserved,
     )
 
 
@@ -182,3 +188,10 @@ def place_of(run_row_id: int, lane: int) -> int:
     if lane >> LANE_BITS:
         raise ValueError(f"there is no lane {lane}")
     return run_row_id << LANE_BITS | lane
+
+
+def budgets_from(rows: list[Row]) -> dict[str, bytes]:
+    """Return the counters by tool of the rows that `select_budgets` names. Tampered for a column of another type."""
+    for row in rows:
+        _check_types(row, (_TEXT, _BLOB))
+    return dict(rows)

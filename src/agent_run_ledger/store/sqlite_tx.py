@@ -17,6 +17,7 @@ from agent_run_ledger.store.sqlite_driver import Cursor, Row, extended_code
 from agent_run_ledger.store.sqlite_failures import translated
 from agent_run_ledger.store.sqlite_rows import (
     LANE_BITS,
+    budgets_from,
     in_flight_from,
     place_of,
     row_of_in_flight,
@@ -184,6 +185,14 @@ class SqliteTx:
         """See ports.Tx.in_flight."""
         first = run_row_id << LANE_BITS
         return [in_flight_from(row) for row in self._fetch("select_in_flight", (first, first + (1 << LANE_BITS)))]
+
+    def budgets(self, run_row_id: int) -> dict[str, bytes]:
+        """See ports.Tx.budgets."""
+        return budgets_from(self._fetch("select_budgets", (run_row_id,)))
+
+    def put_budget(self, run_row_id: int, tool: str, counters: bytes) -> None:
+        """See ports.Tx.put_budget."""
+        self._write("put_budget", (run_row_id, tool, counters))
 
     def meta(self, key: str) -> bytes | str | int:
         """Return one line of meta as the transaction sees it."""

@@ -192,14 +192,27 @@ WHERE run_row_id = ? AND kind <> 2 AND record_id > ? AND (1 << kind) & ? ORDER B
 
 -- name: put_in_flight
 INSERT OR REPLACE INTO in_flight (place, name, scope, fingerprint, occurrence, attempt, tries, generation,
-    started_at_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+    started_at_ms, repeatable, after_record_id, reserved)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: select_budgets
+SELECT tool, counters FROM budgets WHERE run_row_id = ? ORDER BY tool;
+
+-- name: put_budget
+INSERT INTO budgets (run_row_id, tool, counters) VALUES (?, ?, ?)
+ON CONFLICT (run_row_id, tool) DO UPDATE SET counters = excluded.counters;
+
+-- name: select_children
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+FROM runs INDEXED BY runs_parent WHERE parent_row_id = ? ORDER BY row_id;
 
 -- name: clear_in_flight
 DELETE FROM in_flight WHERE place = ?;
 
 -- name: select_in_flight
-SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
+SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms,
+    repeatable, after_record_id, reserved
 FROM in_flight WHERE place >= ? AND place < ? ORDER BY place;
 
 -- name: select_runs_in_flight
@@ -207,7 +220,8 @@ SELECT run_id, state, min(started_at_ms) FROM in_flight JOIN runs ON row_id = pl
 GROUP BY row_id ORDER BY min(started_at_ms), row_id;
 
 -- name: select_orphan_marks
-SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms
+SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, started_at_ms,
+    repeatable, after_record_id, reserved
 FROM in_flight WHERE NOT EXISTS (SELECT 1 FROM runs WHERE row_id = place >> 16) ORDER BY place LIMIT ?;
 
 -- name: count_indexed
@@ -234,4 +248,4 @@ SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE
 
 -- name: create_as
 PRAGMA application_id = 0x61726C31;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;

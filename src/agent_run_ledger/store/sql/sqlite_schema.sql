@@ -78,7 +78,7 @@ CREATE TABLE in_flight (
     tries         INTEGER NOT NULL,
     generation    INTEGER NOT NULL,
     started_at_ms INTEGER NOT NULL
-);
+, repeatable INTEGER NOT NULL DEFAULT 1, after_record_id INTEGER NOT NULL DEFAULT 0, reserved BLOB NOT NULL DEFAULT x'');
 
 CREATE TRIGGER events_no_update BEFORE UPDATE ON events
 BEGIN SELECT RAISE(ABORT, 'events are history'); END;
@@ -113,3 +113,13 @@ WHEN NEW.salt IS NOT NULL OR NEW.payload IS NOT NULL OR NEW.kind NOT IN (1, 2, 3
     OR NEW.attempt IS NOT OLD.attempt OR NEW.tries IS NOT OLD.tries OR NEW.started_at_ms IS NOT OLD.started_at_ms
     OR NEW.ended_at_ms IS NOT OLD.ended_at_ms OR NEW.encoding IS NOT OLD.encoding OR NEW.usage IS NOT OLD.usage
 BEGIN SELECT RAISE(ABORT, 'a record is history: it can only be erased'); END;
+
+CREATE INDEX runs_parent ON runs (parent_row_id, row_id) WHERE parent_row_id IS NOT NULL;
+
+CREATE TABLE budgets (
+    budget_id  INTEGER PRIMARY KEY,
+    run_row_id INTEGER NOT NULL REFERENCES runs (row_id),
+    tool       TEXT    NOT NULL,
+    counters   BLOB    NOT NULL,
+    UNIQUE (run_row_id, tool)
+);

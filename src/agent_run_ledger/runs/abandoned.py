@@ -1,0 +1,69 @@
+"""What is recorded of a call of which nothing says how it ended: abandoned, or with an unknown outcome."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import orjson
+
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
+from agent_run_ledger.kernel.states import CallState
+from agent_run_ledger.ports import InFlight
+
+AFTER: Final = "after"
+UNKNOWN: Final = "unknown"
+RESERVED: Final = "reserved"
+
+
+def abandoned(mark: InFlight, *, run_uid: bytes, salt: bytes, generation: int, now_ms: int) -> tuple[Record, Change]:
+    """Return the record and the change for a start mark that nothing concluded.
+
+    A call that may run again is abandoned: only its cost is uncertain. One that may not has an unknown outcome.
+    """
+    detail: dict[str, object] = {}
+    if mark.after_record_id:
+        detail[AFTER] = mark.after_record_id
+    if not mark.repeatable:
+        detail[UNKNOWN] = True
+    if mark.reserved:
+        detail[RESERVED] = orjson.loads(mark.reserved)
+    record = Record(
+        kind=RecordKind.ABANDONED,
+        run_uid=run_uid,
+        salt=salt,
+        scope=mark.scope,
+        name=mark.name,
+        fingerprint=mark.fingerprint,
+        occurrence=mark.occurrence,
+        attempt=mark.attempt,
+        tries=mark.tries,
+        started_at_ms=mark.started_at_ms,
+        ended_at_ms=now_ms,
+        inputs=orjson.dumps(detail) if detail else b"",
+    )
+    new = CallState.ABANDONED if mark.repeatable else CallState.UNKNOWN
+    change = Change(
+        type="step", id=run_uid, old=CallState.STARTED, new=new, generation=generation, mac=record_mac(record)
+    )
+    return record, change
+
+
+def detail_of(record: Record) -> dict[str, object]:
+    """Return the compact JSON that is kept beside a record; empty where there is none or it is unreadable."""
+    try:
+        loaded: object = orjson.loads(record.inputs or b"{}")
+    except orjson.JSONDecodeError:
+        return {}
+    return cast("dict[str, object]", loaded) if isinstance(loaded, dict) else {}
+
+
+def is_unknown(record: Record) -> bool:
+    """Return whether this is the record of a call with an unknown outcome."""
+    return record.kind is RecordKind.ABANDONED and detail_of(record).get(UNKNOWN) is True
+
+
+def after_of(record: Record) -> int:
+    """Return the latest record of the run when this call was started, 0 where nothing says so."""
+    after = detail_of(record).get(AFTER, 0)
+    return after if type(after) is int else 0
