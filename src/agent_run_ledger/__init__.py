@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from agent_run_ledger.ledger.bound_run import BoundRun
     from agent_run_ledger.ledger.run_ledger import RunLedger
     from agent_run_ledger.runs.explain import StepExplanation, Verdict
+    from agent_run_ledger.runs.run import Run
     from agent_run_ledger.runs.steps import From, Step
+    from agent_run_ledger.runs.tools import Tool
     from agent_run_ledger.runs.usage import report_usage
 
 __version__ = "0.1.0"
@@ -50,6 +52,7 @@ __all__ = [
     "NotAdmitted",
     "Pending",
     "Refused",
+    "Run",
     "RunBusy",
     "RunCancelled",
     "RunLedger",
@@ -60,6 +63,7 @@ __all__ = [
     "StepTimeout",
     "Superseded",
     "Tampered",
+    "Tool",
     "Unavailable",
     "Uncertain",
     "Unstorable",
@@ -71,8 +75,10 @@ __all__ = [
 _LAZY = {
     "BoundRun": "agent_run_ledger.ledger.bound_run",
     "From": "agent_run_ledger.runs.steps",
+    "Run": "agent_run_ledger.runs.run",
     "RunLedger": "agent_run_ledger.ledger.run_ledger",
     "Step": "agent_run_ledger.runs.steps",
+    "Tool": "agent_run_ledger.runs.tools",
     "StepExplanation": "agent_run_ledger.runs.explain",
     "Verdict": "agent_run_ledger.runs.explain",
     "register_codec": "agent_run_ledger.codecs",

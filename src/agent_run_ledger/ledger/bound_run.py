@@ -9,6 +9,7 @@ from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.account import Account, account_of_run, parse_by
+from agent_run_ledger.ledger.entering import Entering, RunSettings
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.attempt import Context
@@ -31,7 +32,7 @@ class BoundRun:
         steps: Callable[[], Sequence[Step[..., Any]]],
         policy: LoopDetectorPolicy | None,
         max_parallel: int,
-        on_change: OnChange,
+        on_change: OnChange | None,
         wait_s: float,
         takeover: bool,
         keep_inputs: bool = False,
@@ -45,6 +46,23 @@ class BoundRun:
         self._wait_s = wait_s
         self._takeover = takeover
         self._keep_inputs = keep_inputs
+
+    def run(self, /, **inputs: Any) -> Entering:
+        """Return this run as a dynamic one, to be entered by `with` or `async with`; every keyword is an input."""
+        return Entering(self._opened, self.settings(self.run_id), inputs)
+
+    def settings(self, run_id: str | None) -> RunSettings:
+        """Return what a dynamic run of this handle is opened with; `run_id` None for one named by its place."""
+        return RunSettings(
+            run_id=run_id,
+            default_run_id=self.run_id,
+            on_change=OnChange.REFUSE if self._on_change is None else self._on_change,
+            wait_s=self._wait_s,
+            takeover=self._takeover,
+            max_parallel=self._max_parallel,
+            policy=None if self._policy is None else self._policy.as_stored(),
+            keep_inputs=self._keep_inputs,
+        )
 
     def execute(self, /, **inputs: Any) -> Any:
         """Run the pipeline, or go on where it was, and return its result.
@@ -127,7 +145,7 @@ class BoundRun:
             run_id=self.run_id,
             steps=steps,
             inputs=inputs,
-            on_change=self._on_change,
+            on_change=OnChange.RERUN if self._on_change is None else self._on_change,
             max_parallel=self._max_parallel,
             policy=None if self._policy is None else self._policy.as_stored(),
             wait_s=self._wait_s,

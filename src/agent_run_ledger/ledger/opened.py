@@ -59,11 +59,17 @@ class OpenedStore:
 
     async def off_loop(self, fn: Callable[[], T]) -> T:
         """Run fn on the store's own thread. See store.store_thread.StoreThread."""
+        return await self._its_thread().call(fn)
+
+    def post(self, fn: Callable[[], object]) -> None:
+        """Run fn on the store's own thread and do not wait. See store.store_thread.StoreThread."""
+        self._its_thread().post(fn)
+
+    def _its_thread(self) -> StoreThread:
         with self._lock:
             if self._thread is None:
                 self._thread = StoreThread()
-            thread = self._thread
-        return await thread.call(fn)
+            return self._thread
 
     def close(self) -> None:
         """Close the store and its thread, if they were opened."""

@@ -15,6 +15,7 @@ from agent_run_ledger.kernel.gauges import StoreGauges
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.account import Account, account_of_store, parse_by
 from agent_run_ledger.ledger.bound_run import BoundRun
+from agent_run_ledger.ledger.entering import Entering
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Observer
@@ -22,6 +23,7 @@ from agent_run_ledger.runs.fork import fork_run
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.operate import no_run
 from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
+from agent_run_ledger.runs.tools import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +46,8 @@ class RunLedger:
     file; see `default_db_path`. `policy`: the loop detector's settings, stored with each run. `create`: whether a
     missing store is made. `max_parallel`: how many bodies of independent steps run at once in one run.
     `max_payload_bytes`: the largest value a record may hold, encoded and before compression. `on_change`: what a
-    step does whose fingerprint differs from its record, "rerun" or "refuse". `durability`: "full" or "extra".
+    step does whose fingerprint differs from its record, "rerun" or "refuse"; by default pipelines run it again and
+    dynamic runs refuse. `durability`: "full" or "extra".
     `observers`: who is told what happens in the runs, see `ports.Observer`.
     `keep_inputs`: whether the inputs' values are kept with the run, and not only digests of them.
 
@@ -60,7 +63,7 @@ class RunLedger:
         create: bool = True,
         max_parallel: int = DEFAULT_PARALLEL,
         max_payload_bytes: int = DEFAULT_LIMIT_BYTES,
-        on_change: str = "rerun",
+        on_change: str | None = None,
         durability: str = "full",
         observers: Iterable[Observer] = (),
         keep_inputs: bool = False,
@@ -78,7 +81,7 @@ class RunLedger:
         self.db_path: str = _path_text(default_db_path() if db_path is None else db_path)
         self.policy = policy
         self.max_parallel = max_parallel
-        self.on_change = parse_on_change(on_change)
+        self.on_change = None if on_change is None else parse_on_change(on_change)
         self.keep_inputs = bool(keep_inputs)
         self._opened = OpenedStore(
             self.db_path,
@@ -100,13 +103,16 @@ class RunLedger:
         """Register a Step object and return it. Two steps of one name are Misuse, whichever ledger they come from."""
         if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse(f"add takes a Step, not {type(step).__name__}", code="bad_step")
+        self._register(step)
+        return step
+
+    def _register(self, step: Step[..., Any]) -> None:
         with self._lock:
             if step.name in self._steps:
                 raise Misuse(
                     f"two steps are named {step.name!r}", code="duplicate_step", hint="give one of them another name="
                 )
             self._steps[step.name] = step
-        return step
 
     @overload
     def step(self, fn: Callable[P, R], /) -> Step[P, R]: ...
@@ -125,6 +131,9 @@ class RunLedger:
         retry_cap_s: float = 30.0,
         timeout_s: float | None = None,
         on_change: str | None = None,
+        key: str | Callable[..., str] | None = None,
+        interchangeable: bool = False,
+        ignore: Iterable[str] = (),
     ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
     def step(
         self, fn: Callable[P, R] | None = None, /, **settings: Any
@@ -138,11 +147,62 @@ class RunLedger:
 
         return register
 
+    @overload
+    def tool(self, fn: Callable[P, R], /) -> Tool[P, R]: ...
+    @overload
+    def tool(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        safe: bool = False,
+        environment: Environment = None,
+        version: str = "1",
+        retries: int = 0,
+        retry_base_s: float = 0.5,
+        retry_cap_s: float = 30.0,
+        timeout_s: float | None = None,
+        on_change: str | None = None,
+        key: str | Callable[..., str] | None = None,
+        interchangeable: bool = False,
+        ignore: Iterable[str] = (),
+    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    def tool(
+        self, fn: Callable[P, R] | None = None, /, **settings: Any
+    ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
+        """Register a function that an agent calls in a dynamic run; its settings are those of `Tool`.
+
+        It is no part of what `execute` runs.
+        """
+
+        def register(function: Callable[P, R]) -> Tool[P, R]:
+            made: Tool[P, R] = Tool(function, **settings)
+            self._register(made)
+            return made
+
+        return register if fn is None else register(fn)
+
+    @property
+    def tools(self) -> tuple[Tool[..., Any], ...]:
+        """The registered tools in the order of registration."""
+        with self._lock:
+            return tuple(step for step in self._steps.values() if isinstance(step, Tool))
+
     @property
     def steps(self) -> tuple[Step[..., Any], ...]:
-        """The registered steps in the order of registration."""
+        """The registered steps in the order of registration, without the tools."""
         with self._lock:
-            return tuple(self._steps.values())
+            return tuple(step for step in self._steps.values() if not isinstance(step, Tool))
+
+    def run(self, run_id: str | None = None, /, **inputs: Any) -> Entering:
+        """Return a dynamic run, to be entered by `with` or `async with`; every keyword is an input. See `Run`.
+
+        Without a run_id it is this ledger's run or, within another run, a child that is named by its place there.
+        For other settings: `bind(run_id, ...).run(...)`.
+        """
+        handle = self.bind(self.run_id if run_id is None else run_id)
+        return Entering(self._opened, handle.settings(run_id), inputs)
 
     def execute(self, /, **inputs: Any) -> Any:
         """Run or resume this ledger's run; every keyword is an input. See `BoundRun.execute`."""

@@ -69,7 +69,8 @@ class Attempt:
     def hold(self, store: Store) -> None:
         """After a takeover, become the lock's holder as soon as the process that was taken over has let go of it."""
         if self.lock is None:
-            self.lock = store.lock_run(self.row.run_id)
+            lock = store.lock_run(self.row.run_id)
+            self.lock = lock if self.lock is None else self.lock  # another thread of ours may have had it meanwhile
 
     def close(self) -> None:
         """Give the run's lock back. Nothing is written: what was in flight is found by the next attempt."""

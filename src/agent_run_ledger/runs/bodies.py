@@ -6,15 +6,25 @@ import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from agent_run_ledger.errors import Misuse, StepTimeout
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.steps import Shape, Step
 from agent_run_ledger.runs.usage import METER, Meter
 from agent_run_ledger.runs.watch import Around
+
+T = TypeVar("T")
+
+
+class OffLoop(Protocol):
+    """Runs a blocking function on the store's own thread, shielded from cancellation."""
+
+    def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]:
+        """Return an awaitable of fn's value; a cancelled await still waits for fn to end."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -69,5 +69,14 @@ def identify(step: Step[..., Any], arguments: Mapping[str, bytes], environment: 
     )
 
 
+def identify_call(
+    step: Step[..., Any], arguments: Mapping[str, bytes], environment: Mapping[str, bytes], *, scope: bytes
+) -> CallIdentity:
+    """Return the identity of a call in a dynamic run; its occurrence is the caller's to count."""
+    identity = identify(step, arguments, environment)
+    identity.scope = scope
+    return identity
+
+
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [key for key in {**before, **now} if before.get(key) != now.get(key)]

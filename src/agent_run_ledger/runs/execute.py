@@ -5,22 +5,23 @@ from __future__ import annotations
 import contextvars
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import LedgerError, Misuse, RunBusy, Tampered
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.attempt import Attempt, Context, Definition, Finished, finished_run, open_attempt
-from agent_run_ledger.runs.bodies import SyncBodies, Todo
+from agent_run_ledger.runs.bodies import OffLoop, SyncBodies, Todo
 from agent_run_ledger.runs.explain import Verdict, explain_steps
 from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaf_check import erased_step, load_value, record_of_run
+from agent_run_ledger.runs.opened_run import refuse_dynamic
 from agent_run_ledger.runs.pipeline import Pipeline, diverged
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
@@ -31,14 +32,6 @@ from agent_run_ledger.runs.watch import Watch, begin_watch
 log = logging.getLogger("agent_run_ledger")
 T = TypeVar("T")
 BUSY_POLL_S = 0.05
-
-
-class OffLoop(Protocol):
-    """Runs a blocking function on the store's own thread, shielded from cancellation."""
-
-    def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]:
-        """Return an awaitable of fn's value; a cancelled await still waits for fn to end."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +77,9 @@ class Session:
     def try_open(self) -> Finished | None:
         """Become the live attempt, or return what is finished; RunBusy when another attempt is live."""
         context, request, resolver = self._context, self._request, self._resolver
+        row = context.store.reader().find_run(request.run_id)
+        if row is not None:
+            refuse_dynamic(context, row)
         finished = finished_run(context, request.run_id, self._inputs)
         if finished is not None:
             return finished

@@ -16,6 +16,7 @@ from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Attempt, Context
 from agent_run_ledger.runs.calls import CallIdentity
+from agent_run_ledger.runs.endings import Ending
 from agent_run_ledger.runs.leaf_check import load_value
 from agent_run_ledger.runs.watch import Watch
 
@@ -76,14 +77,19 @@ class Batch:
 class Written:
     """What a commit wrote, and the run's state as it was found under the lock.
 
-    `record_ids` are those of `concluded`, `value_ids` those of `values`; `last_id` is the highest one written.
+    `record_ids` are those of `concluded`, `value_ids` of `values`, `left_ids` of `abandoned`.
     """
 
     state: RunState
     reason: str
     record_ids: tuple[int, ...]
     value_ids: tuple[int, ...] = ()
-    last_id: int = 0
+    left_ids: tuple[int, ...] = ()
+
+    @property
+    def last_id(self) -> int:
+        """The highest record id of these, 0 for none."""
+        return max((*self.value_ids, *self.record_ids, *self.left_ids), default=0)
 
 
 class Journal:
@@ -105,22 +111,13 @@ class Journal:
         """Return a start for the next batch."""
         return Started(lane=lane, index=index, identity=identity, tries=tries, at_ms=self._context.clock.now_ms())
 
-    def conclude(
-        self,
-        started: Started,
-        *,
-        kind: RecordKind,
-        packed: codecs.Packed | None,
-        payload: bytes,
-        because: list[str],
-        code: bytes,
-        usage: bytes = b"",
-    ) -> Concluded:
-        """Build the record of a call that ended, outside any lock. `packed` for exact values, else `payload` as is."""
+    def conclude(self, started: Started, ended: Ending, *, because: list[str], code: bytes) -> Concluded:
+        """Build the record of a call that ended, outside any lock."""
+        packed = ended.packed
         salt = self._context.entropy.token(SALT_BYTES)
         identity = started.identity
         record = Record(
-            kind=kind,
+            kind=ended.kind,
             run_uid=self._row.run_uid,
             salt=salt,
             scope=identity.scope,
@@ -135,10 +132,30 @@ class Journal:
             code=code,
             value_sha256=b"" if packed is None else packed.value_sha256,
             encoding=0 if packed is None else packed.encoding,
-            payload=payload if packed is None else packed.payload,
-            usage=usage,
+            payload=ended.payload if packed is None else packed.payload,
+            usage=ended.usage,
         )
         return Concluded(started=started, record=record)
+
+    def value(self, identity: CallIdentity, packed: codecs.Packed, *, after: int) -> Record:
+        """Build the record of a value of the run's own, which no body made."""
+        salt, now_ms = self._context.entropy.token(SALT_BYTES), self._context.clock.now_ms()
+        return Record(
+            kind=RecordKind.RESULT,
+            run_uid=self._row.run_uid,
+            salt=salt,
+            scope=identity.scope,
+            name=identity.name,
+            fingerprint=identity.fingerprint,
+            occurrence=identity.occurrence,
+            attempt=self.attempt,
+            started_at_ms=now_ms,
+            ended_at_ms=now_ms,
+            inputs=identity.stored_inputs(salt, [], after=after),
+            value_sha256=packed.value_sha256,
+            encoding=packed.encoding,
+            payload=packed.payload,
+        )
 
     def commit(self, batch: Batch) -> Written:
         """Write one batch in one transaction.
@@ -210,7 +227,7 @@ class Journal:
             reason=standing.reason,
             record_ids=tuple(record_ids),
             value_ids=tuple(value_ids),
-            last_id=max((*value_ids, *record_ids, *left_ids), default=0),
+            left_ids=tuple(left_ids),
         )
 
     def _refuse_erased(self, tx: Tx, batch: Batch) -> None:

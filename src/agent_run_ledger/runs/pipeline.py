@@ -9,17 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agent_run_ledger import codecs
 from agent_run_ledger.errors import (
     Diverged,
     LedgerError,
     Pending,
     RunCancelled,
     RunQuarantined,
-    StepTimeout,
-    Unavailable,
     Uncertain,
-    Unstorable,
 )
 from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.record import RecordKind
@@ -27,12 +23,14 @@ from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, Outcome, Todo
 from agent_run_ledger.runs.calls import CallIdentity
+from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.results import Results
 from agent_run_ledger.runs.steps import OnChange
-from agent_run_ledger.runs.usage import Meter, stored_usage
+from agent_run_ledger.runs.stopped import stopped
+from agent_run_ledger.runs.usage import Meter
 
 log = logging.getLogger("agent_run_ledger")
 
@@ -123,27 +121,12 @@ class Pipeline:
     def _conclude(self, outcome: Outcome, batch: Batch) -> None:
         started = self._running.pop(outcome.call.ticket)
         self._free_lanes.append(started.lane)
-        step = outcome.call.step
         because = self._calls[outcome.call.index].because
-        call = outcome.call
-        usage = stored_usage(call.meter, outcome.value, args=call.args, kwargs=call.kwargs, at_ms=started.at_ms)
-        kind, packed, payload = RecordKind.RESULT, None, b""
-        failure = outcome.error
-        if failure is None:
-            try:
-                packed = codecs.pack(outcome.value, limit_bytes=self._context.limit_bytes)
-            except Unstorable as error:  # what was paid for is kept readable
-                kind, failure = RecordKind.RESCUED, error
-                payload = codecs.readable(outcome.value, limit_bytes=self._context.limit_bytes)
-                error.message = f"step {step.name!r} of run {self._journal.run_id!r}: {error.message}"
-        else:
-            kind = RecordKind.ERROR
-            packed, payload = self._pack_error(failure)
-        batch.concluded.append(
-            self._journal.conclude(
-                started, kind=kind, packed=packed, payload=payload, because=because, code=step.code, usage=usage
-            )
+        ended = ending_of(
+            outcome, run_id=self._journal.run_id, at_ms=started.at_ms, limit_bytes=self._context.limit_bytes
         )
+        failure, packed = ended.failure, ended.packed
+        batch.concluded.append(self._journal.conclude(started, ended, because=because, code=outcome.call.step.code))
         again = failure is not None and self._errored(outcome.call, failure)
         if self._watch is not None and outcome.call.around is not None:
             self._watch.ending(outcome.call.around, batch.concluded[-1], failure, again=again)
@@ -152,17 +135,10 @@ class Pipeline:
             self._results.live(outcome.call.index, packed)
             self._settle(outcome.call.index)
 
-    def _pack_error(self, error: Exception) -> tuple[codecs.Packed | None, bytes]:
-        try:
-            return codecs.pack(error, limit_bytes=self._context.limit_bytes), b""
-        except LedgerError:
-            return None, codecs.readable(error, limit_bytes=self._context.limit_bytes)
-
     def _errored(self, call: Call, error: Exception) -> bool:
         """Try again after a wait (True), or fail. Our own errors are tried again only where they say it is safe."""
         step, runnable = call.step, self._calls[call.index]
-        ours = isinstance(error, LedgerError) and not isinstance(error, Unavailable | StepTimeout)
-        if ours or self._failure is not None or runnable.tries > step.retries:
+        if self._failure is not None or not may_try_again(error, runnable.tries, step.retries):
             self._fail(error, step.name)
             return False
         wait_s = backoff_s(
@@ -234,7 +210,7 @@ class Pipeline:
                 error.add_note(f"returned and {known}: {', '.join(error.unrecorded)}; see the error's `unrecorded`")
             raise
         if self._watch is not None:
-            self._watch.landed(written.state, written.record_ids)
+            self._watch.landed(written.state, batch.concluded, written.record_ids)
         return written
 
     def _choose(self, batch: Batch) -> list[Call]:
@@ -327,18 +303,15 @@ class Pipeline:
         for item, record_id in zip(batch.concluded, written.record_ids, strict=True):
             if item.record.kind is RecordKind.RESULT:
                 self._results.landed(item.started.index, record_id)
-        if written.state not in (RunState.CANCELLED, RunState.QUARANTINED):
+        why = stopped(self._journal.run_id, written)
+        if why is None:
             return
         self._withdraw(batch)
         self._stopped = True
         self._left = max(self._left, 1)  # whatever was recorded, a stopped run is not done
-        words = f"run {self._journal.run_id!r} was {written.state} while it ran ({written.reason})"
-        stopped: LedgerError = RunQuarantined(words, hint="the results of bodies that ran are kept as evidence")
-        if written.state is RunState.CANCELLED:
-            stopped = RunCancelled(words, hint="what is recorded stays; use a new run_id, or fork it")
         if not isinstance(self._failure, RunCancelled | RunQuarantined):
             self._failure = None
-        self._fail(stopped, "")
+        self._fail(why, "")
 
 
 def _said(error: Exception) -> str:

@@ -49,11 +49,11 @@ class Recorded:
         None only when no record was made unfindable: then Tampered, for a body would run again that was recorded.
         Refused("erased") for a call that an erased record may have been of.
         """
-        gone = self.erased(identity.scope, identity.name, identity.occurrence)
-        if gone is not None:
-            raise erased(self._store, self._store.reader().record(gone.record_id))
         hit = self._by_key.get(identity.key)
         if hit is None:
+            gone = self.erased(identity.scope, identity.name, identity.occurrence)
+            if gone is not None:
+                raise erased(self._store, self._store.reader().record(gone.record_id))
             self._check_the_others()
             return None
         self._unconsumed[hit.scope, hit.name].pop(hit.record_id, None)
@@ -67,6 +67,15 @@ class Recorded:
     def erased(self, scope: bytes, name: str, occurrence: int) -> RecordKey | None:
         """Return the erased record that a call of this step at this place may have been of, or None."""
         return self._erased.get((scope, name, occurrence))
+
+    def unconsumed(self, scope: bytes, name: str) -> list[int]:
+        """Return the ids of the results of a step in a scope that no call has asked for yet, oldest first."""
+        return list(self._unconsumed.get((scope, name), ()))
+
+    @property
+    def left_over(self) -> int:
+        """How many results no call has asked for."""
+        return sum(map(len, self._unconsumed.values()))
 
     def why_not(self, identity: CallIdentity, sources: Sources) -> list[str] | None:
         """Return the paths in which this call differs from the latest unconsumed record of its step; None without one.

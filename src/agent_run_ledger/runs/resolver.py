@@ -24,7 +24,7 @@ class Resolver:
         self.steps = tuple(steps)
         self.inputs = inputs
         self.plan: Plan = bind_graph([step.spec for step in self.steps], inputs.names)
-        self._environments = [_environment(step) for step in self.steps]
+        self._environments = [environment_digests(step) for step in self.steps]
 
     def identity(self, index: int, result_digest: Callable[[int], bytes]) -> CallIdentity:
         """Return the identity of a step's call; `result_digest` is asked for every result it takes."""
@@ -87,7 +87,8 @@ class Resolver:
         return taken
 
 
-def _environment(step: Step[..., Any]) -> Mapping[str, bytes]:
+def environment_digests(step: Step[..., Any]) -> Mapping[str, bytes]:
+    """Return one digest per key of a step's environment as it is now; Unavailable where reading it raises."""
     digests: dict[str, bytes] = {}
     try:
         declared = step.read_environment()

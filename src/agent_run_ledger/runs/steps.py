@@ -14,6 +14,7 @@ from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.binding import Parameter, ParameterKind, StepSpec
 from agent_run_ledger.kernel.code_digest import digest_of
+from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.differences import is_text
 
 P = ParamSpec("P")
@@ -61,11 +62,11 @@ class From:
 
 
 class Step(Generic[P, R]):
-    """One named function of a pipeline.
+    """One named function of a pipeline or a dynamic run.
 
     Guarantees: the name, version, environment and every bound input enter the fingerprint; nothing else does. A
-    result is recorded once per fingerprint and run. Calling a step outside a run raises Misuse; `plain` is the bare
-    function.
+    result is recorded once per fingerprint and run. Calling a step in a dynamic run records the call; outside of one
+    it raises Misuse. `plain` is the bare function.
 
     `name`: unique in its ledger, the function's name by default. `depends_on`: step names, function names or Step
     objects. `environment`: what shapes the result beside the inputs (model, prompt, settings), a mapping or a
@@ -75,7 +76,14 @@ class Step(Generic[P, R]):
     `timeout_s`: seconds until StepTimeout. A sync body's thread goes on and its late result is discarded; an async
     body is cancelled, and one that ignores that is waited for. `on_change`: "rerun" or "refuse", the run's own
     setting by default.
+
+    In a dynamic run: `key`: a template over the arguments ("user-{user_id}") or a function of them; calls of one key
+    are one call, whatever their order. `interchangeable`: equal calls may be open at once, and may swap results.
+    `ignore`: names of parameters that say nothing about the result (a client, a logger).
     """
+
+    repeatable = True
+    """Whether the step may run again where nothing says how it ended."""
 
     def __init__(
         self,
@@ -91,6 +99,9 @@ class Step(Generic[P, R]):
         retry_cap_s: float = 30.0,
         timeout_s: float | None = None,
         on_change: str | None = None,
+        key: str | Callable[..., str] | None = None,
+        interchangeable: bool = False,
+        ignore: Iterable[str] = (),
     ) -> None:
         self.plain: Callable[P, R] = fn
         self.function_name: str = getattr(fn, "__name__", type(fn).__name__)
@@ -103,6 +114,9 @@ class Step(Generic[P, R]):
         self.retry_cap_s: float = retry_cap_s
         self.timeout_s: float | None = timeout_s
         self.on_change: OnChange | None = None if on_change is None else parse_on_change(on_change)
+        self.key: str | Callable[..., str] | None = key
+        self.interchangeable: bool = bool(interchangeable)
+        self.ignore: frozenset[str] = frozenset(ignore)
         self._check_settings()
         self.shape: Shape = _shape(fn)
         self.parameters, self.defaults = _parameters(fn, self.name)
@@ -116,12 +130,19 @@ class Step(Generic[P, R]):
         return f"<Step {self.name!r} of {self.function_name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Refuse: a pipeline's steps are called by `execute`, never by hand."""
-        raise Misuse(
-            f"step {self.name!r} was called outside a run",
-            code="outside_run",
-            hint="call ledger.execute(...), or step.plain(...) to call the function without recording",
-        )
+        """Call the step within the run of this context: answered from its record, or run and recorded.
+
+        Misuse("outside_run") where there is none: a pipeline's steps are called by `execute`, never by hand.
+        """
+        place = CURRENT.get()
+        if place is None:
+            raise Misuse(
+                f"step {self.name!r} was called outside a run",
+                code="outside_run",
+                hint="call it within `with ledger.run(...)` (in a thread of your own: run.map or run.wrap), call "
+                "ledger.execute(...), or step.plain(...) to call the function without recording",
+            )
+        return cast(R, place.call(self, args, kwargs))
 
     @property
     def spec(self) -> StepSpec:

@@ -65,7 +65,7 @@ class Watch:
         self._over = False
         self._failed: set[int] = set()
         self._begun: dict[CallBegun, None] = {}
-        self._endings: list[_Ending] = []
+        self._endings: dict[int, _Ending] = {}
         self.attempt = opened
         self.state = RunState.RUNNING
         self._tell(opened)
@@ -88,7 +88,7 @@ class Watch:
 
     def ending(self, around: Around, item: Conclusion, error: BaseException | None, *, again: bool) -> None:
         """A call ended; `landed` tells of it when its record is committed, `ended` when it never is."""
-        self._endings.append(_Ending(call=around.call, item=item, error=error, again=again))
+        self._endings[id(item)] = _Ending(call=around.call, item=item, error=error, again=again)
 
     def committed(self, *, began_s: float, locked_s: float | None, ended_s: float, error: BaseException | None) -> None:
         """A commit came back, at these moments of the monotonic clock."""
@@ -97,11 +97,13 @@ class Watch:
         took_s = ended_s - began_s
         self._tell(CommitMade(attempt=self.attempt, waited_s=waited_s, took_s=took_s, failed=failed))
 
-    def landed(self, state: RunState, record_ids: Sequence[int]) -> None:
-        """The calls that ended are committed under these record ids, in their order; the run is in this state."""
+    def landed(self, state: RunState, items: Sequence[Conclusion], record_ids: Sequence[int]) -> None:
+        """These calls are committed under these record ids, in their order; the run is in this state."""
         self.state = state
-        endings, self._endings = self._endings, []
-        for ending, record_id in zip(endings, record_ids, strict=True):
+        for item, record_id in zip(items, record_ids, strict=True):
+            ending = self._endings.pop(id(item), None)
+            if ending is None:
+                continue
             self._begun.pop(ending.call, None)
             record = ending.item.record
             self._tell(
@@ -118,7 +120,7 @@ class Watch:
 
     def ended(self, error: BaseException | None) -> None:
         """The attempt gave the run back; what is not known to be recorded is told as such."""
-        known = {ending.call: ending.item.record.usage for ending in self._endings}
+        known = {ending.call: ending.item.record.usage for ending in self._endings.values()}
         for call in {**self._begun, **known}:
             self._tell(CallUnrecorded(call=call, usage=known.get(call, b"")))
         self._tell(AttemptEnded(attempt=self.attempt, state=self.state, error=error))

@@ -55,6 +55,10 @@ class StoreThread:
             raise failure
         return cast(T, value)
 
+    def post(self, fn: Callable[[], object]) -> None:
+        """Run `fn` on the thread after what was handed to it before, without waiting; what it raises is dropped."""
+        self._submit(fn)
+
     def close(self) -> None:
         """End the thread when what was already submitted is done. A second call does nothing."""
         with self._mutex:

@@ -164,7 +164,7 @@ class RunRows:
         except (LedgerError, LookupError, TypeError) as error:
             yield f"its END record cannot be read: {error!r}"
             return
-        if not named:
+        if not named and content.get("dynamic") is not True:
             yield "its END record names no result"
         if self._referenced_unknown:
             return

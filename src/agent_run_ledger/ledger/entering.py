@@ -1,0 +1,174 @@
+"""Entering a dynamic run by `with` or `async with`, and leaving it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from contextvars import Token
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from agent_run_ledger.errors import Misuse, RunBusy
+from agent_run_ledger.kernel.digests import fingerprint
+from agent_run_ledger.ledger.opened import OpenedStore
+from agent_run_ledger.runs.current import CURRENT, Caller
+from agent_run_ledger.runs.dynamic import DynamicSession
+from agent_run_ledger.runs.execute import BUSY_POLL_S
+from agent_run_ledger.runs.frames import Frame
+from agent_run_ledger.runs.inputs import Inputs
+from agent_run_ledger.runs.opened_run import DynamicRequest, Parent, open_dynamic
+from agent_run_ledger.runs.run import Run
+from agent_run_ledger.runs.steps import OnChange
+
+CHILD_ID_HEX = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What a dynamic run is opened with. `run_id` None: a child's is made of its place, else it is `default_run_id`."""
+
+    run_id: str | None
+    default_run_id: str
+    on_change: OnChange
+    wait_s: float
+    takeover: bool
+    max_parallel: int
+    policy: Mapping[str, object] | None
+    keep_inputs: bool
+
+
+class Entering:
+    """A dynamic run to be entered once, by `with` or by `async with`.
+
+    Entering opens the run's attempt, or the records of a completed run. Raises RunBusy where another attempt is live,
+    InputsChanged, RunQuarantined, RunCancelled, Misuse("run_kind") for a run of `execute`. Leaving ends the attempt:
+    completed, or failed by an Exception (suspended by Pending), which passes through. What is no Exception leaves the
+    run as it is, to be gone on with. Who swallowed an error that stops the run gets it again on leaving.
+    """
+
+    def __init__(self, opened: OpenedStore, settings: RunSettings, inputs: dict[str, Any]) -> None:
+        self._opened = opened
+        self._settings = settings
+        self._inputs = Inputs(inputs, limit_bytes=opened.limit_bytes)
+        self._session: DynamicSession | None = None
+        self._token: Token[Caller | None] | None = None
+
+    def __enter__(self) -> Run:
+        """Open the run, waiting for another attempt as long as was asked for."""
+        run_id, parent = self._place()
+        deadline = time.monotonic() + self._settings.wait_s
+        while True:
+            try:
+                self._open(run_id, parent)
+                break
+            except RunBusy:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
+        return self._entered(on_loop=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the attempt."""
+        late = self._left().close(error)
+        if late is not None:
+            raise late
+
+    async def __aenter__(self) -> Run:
+        """Open the run; everything that touches the store runs on the store's own thread."""
+        import asyncio
+
+        run_id, parent = self._place()
+        deadline = time.monotonic() + self._settings.wait_s
+        while True:
+            try:
+                await self._opened.off_loop(lambda: self._open(run_id, parent))
+                break
+            except RunBusy:
+                if time.monotonic() >= deadline:
+                    raise
+            except asyncio.CancelledError as error:
+                if self._session is not None:  # it was opened all the same
+                    self._session.close(error)
+                raise
+            await asyncio.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
+        return self._entered(on_loop=True)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the attempt."""
+        session = self._left()
+        late = await self._opened.off_loop(lambda: session.close(error))
+        if late is not None:
+            raise late
+
+    def _place(self) -> tuple[str, Parent | None]:
+        """Return the run's id and the run within which it is entered, if any."""
+        settings, place = self._settings, CURRENT.get()
+        if not isinstance(place, Frame):
+            return settings.run_id or settings.default_run_id, None
+        outer = place.session
+        parent = Parent(
+            run_id=outer.run_id,
+            row_id=outer.opened.row.row_id,
+            log_id=outer.context.store.log_id,
+            scope=place.scope,
+            after=outer.last_id,
+        )
+        return settings.run_id or self._child_id(place), parent
+
+    def _child_id(self, place: Frame) -> str:
+        """Return the id of a child by its place, its inputs and its number among its equals there."""
+        inputs = fingerprint(name="run", version="1", inputs=self._inputs.digests, environment={})
+        number = place.begin(("run", inputs), interchangeable=True)
+        where = hashlib.sha256(b"%b\0%b\0%d" % (place.scope, inputs, number)).hexdigest()
+        return f"{place.session.run_id}/{where[:CHILD_ID_HEX]}"
+
+    def _open(self, run_id: str, parent: Parent | None) -> None:
+        if self._session is not None:
+            raise Misuse("this run was entered already", code="run_entered", hint="call ledger.run(...) anew")
+        context, settings = self._opened.context(), self._settings
+        request = DynamicRequest(
+            run_id=run_id,
+            inputs=self._inputs,
+            max_parallel=settings.max_parallel,
+            policy=settings.policy,
+            takeover=settings.takeover,
+            keep_inputs=settings.keep_inputs,
+            parent=parent,
+        )
+        opened = open_dynamic(context, request)
+        try:
+            self._session = DynamicSession(
+                context,
+                opened,
+                on_change=settings.on_change,
+                off_loop=self._opened.off_loop,
+                post=self._opened.post,
+            )
+        except BaseException as error:
+            opened.close(error)
+            raise
+
+    def _entered(self, *, on_loop: bool) -> Run:
+        session = self._live()
+        self._token = CURRENT.set(session.root)
+        return Run(session, self._inputs, max_parallel=self._settings.max_parallel, on_loop=on_loop)
+
+    def _left(self) -> DynamicSession:
+        token, self._token = self._token, None
+        if token is not None:
+            try:
+                CURRENT.reset(token)
+            except ValueError:  # left in another context than it was entered in: nothing of this one to restore
+                CURRENT.set(None)
+        return self._live()
+
+    def _live(self) -> DynamicSession:
+        if self._session is None:
+            raise Misuse("this run was left before it was entered", code="run_not_entered")
+        return self._session

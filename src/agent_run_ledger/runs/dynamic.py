@@ -1,0 +1,503 @@
+"""A live dynamic run: every call of a step is looked up, started and concluded here, from any thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import (
+    LedgerError,
+    Misuse,
+    NotAdmitted,
+    Pending,
+    Refused,
+    RunCancelled,
+    RunQuarantined,
+    Superseded,
+    Tampered,
+    Unavailable,
+    Uncertain,
+)
+from agent_run_ledger.kernel.backoff import backoff_s
+from agent_run_ledger.kernel.digests import fingerprint
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.scopes import ROOT, call_scope, keyed_scope
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports import RecordKey
+from agent_run_ledger.runs.arguments import argument_digests, bind_arguments, call_key
+from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
+from agent_run_ledger.runs.calls import CallIdentity, identify_call
+from agent_run_ledger.runs.endings import ending_of, may_try_again
+from agent_run_ledger.runs.frames import Equal, Frame
+from agent_run_ledger.runs.history import Fate, Found, History
+from agent_run_ledger.runs.journal import Batch, Concluded, Journal, Started, Written
+from agent_run_ledger.runs.leaf_check import check_against_leaf
+from agent_run_ledger.runs.opened_run import OpenedRun
+from agent_run_ledger.runs.pipeline import diverged
+from agent_run_ledger.runs.resolver import environment_digests
+from agent_run_ledger.runs.steps import OnChange, Shape, Step
+from agent_run_ledger.runs.stopped import stopped
+from agent_run_ledger.runs.tools import outcome_unknown
+from agent_run_ledger.runs.usage import METER, Meter
+
+log = logging.getLogger("agent_run_ledger")
+T = TypeVar("T")
+MAX_LANES = 1 << 16
+Post = Callable[[Callable[[], object]], None]
+"""Runs a function on the store's own thread, after what was handed to it before, and does not wait for it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenCall:
+    """A call between the moment it was made and the moment it is answered.
+
+    `shared`: calls with its key are one call. `once`: it is not tried again within the attempt, for its chunks are
+    out. `marked`: its start is on disk, and nothing on disk says how it ended.
+    """
+
+    frame: Frame
+    equal: Equal
+    step: Step[..., Any]
+    identity: CallIdentity
+    body: Call
+    shared: bool
+    inner: Frame
+    once: bool
+    because: list[str] = field(default_factory=list[str])
+    started: Started | None = None
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How a call is answered: with a value or an error; `again_in_s`: not yet, its body is to be run again then."""
+
+    value: Any = None
+    error: Exception | None = None
+    again_in_s: float | None = None
+
+    def give(self) -> Any:
+        """Return the value, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class DynamicSession:
+    """The live attempt of a dynamic run, or the records of a completed one.
+
+    Guarantees: a call that is on record is answered from it; any other runs only after its start is committed, and
+    its result is handed out only after it is committed and synced. After an error that says that this attempt may not
+    go on, every further call raises that error: who swallows it gets no further.
+    """
+
+    def __init__(
+        self, context: Context, opened: OpenedRun, *, on_change: OnChange, off_loop: OffLoop, post: Post
+    ) -> None:
+        self.off_loop = off_loop
+        self._post = post
+        self.context = context
+        self.run_id = opened.row.run_id
+        self.opened = opened
+        self.root = Frame(self, ROOT)
+        self._journal: Journal | None = opened.journal
+        self._watch = opened.watch
+        self._on_change = on_change
+        self._history = History(context.store, opened.row, opened.keys)
+        self._lock = threading.RLock()  # a stream that is cleaned up may come in anywhere
+        self._halted: LedgerError | None = None
+        self._closed = False
+        self._steps: dict[str, Step[..., Any]] = {}
+        self._environments: dict[str, Mapping[str, bytes]] = {}
+        self._open: dict[int, OpenCall] = {}
+        self._forsaken: list[OpenCall] = []
+        self._free_lanes: list[int] = []
+        self._next_lane = 0
+        self._used: set[int] = set()
+        self._made: dict[tuple[bytes, str, bytes, int], Any] = {}
+        self.last_id = opened.row.last_start_record_id or 0
+
+    # -- a call begins ----------------------------------------------------------------------------------------
+
+    def call(self, frame: Frame, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """See current.Caller."""
+        from agent_run_ledger.runs.drivers import drive
+
+        return drive(self, frame, step, args, kwargs)
+
+    def enter(self, frame: Frame, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall:
+        """Note a call and give it its identity. Reads and writes nothing."""
+        self._check_open()
+        self._check_name(step)
+        bound = bind_arguments(step, args, kwargs)
+        scope, text = frame.scope, call_key(step, bound, args, kwargs)
+        if text is not None:
+            scope = keyed_scope(self.opened.scope_key, scope, step.name, text)
+        identity = identify_call(step, argument_digests(step, bound), self._environment(step), scope=scope)
+        equal = (step.name, identity.fingerprint if text is None else scope + identity.fingerprint)
+        number = frame.begin(equal, interchangeable=step.interchangeable)
+        identity.occurrence = number if text is None else 0
+        outer = METER.get()
+        if outer is not None:
+            outer.note_run()
+        call = OpenCall(
+            frame=frame,
+            equal=equal,
+            step=step,
+            identity=identity,
+            body=_body(step, args, kwargs),
+            shared=text is not None,
+            inner=Frame(self, None, call=identity),
+            once=step.shape in (Shape.GENERATOR, Shape.ASYNC_GENERATOR),
+        )
+        with self._lock:
+            self._open[id(call)] = call
+        return call
+
+    def begin(self, call: OpenCall) -> Answer | None:
+        """Return the answer that is on record, or start the call and return None: its body is to be run."""
+        return self._guarded(lambda: self._begin(call))
+
+    def start_again(self, call: OpenCall) -> None:
+        """Start the next try of a call."""
+        tries = 1 if call.started is None else call.started.tries + 1
+        call.body = _body(call.step, call.body.args, call.body.kwargs)
+        call.inner = Frame(self, None, call=call.identity)
+        self._guarded(lambda: self._start(call, tries))
+
+    def scope_within(self, identity: CallIdentity) -> bytes:
+        """Return the scope of what a call's body calls."""
+        return call_scope(
+            self.opened.scope_key, identity.scope, identity.name, identity.fingerprint, identity.occurrence
+        )
+
+    # -- a call ends ------------------------------------------------------------------------------------------
+
+    def conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
+        """Record how a body ended and return what its caller gets."""
+        return self._guarded(lambda: self._conclude(call, outcome))
+
+    def leave(self, call: OpenCall) -> None:
+        """Note that nobody will conclude this call: the next commit of the run records that. Writes nothing."""
+        with self._lock:
+            left_behind = call.marked and not self._closed
+            call.marked = False
+            if left_behind:
+                self._forsaken.append(call)
+        if not call.shared and ((left_behind and call.step.repeatable) or call.started is None):
+            call.frame.give_back(call.equal, call.identity.occurrence)
+
+    def exit(self, call: OpenCall) -> None:
+        """Note that a call was answered, or never will be."""
+        call.frame.end(call.equal)
+        with self._lock:
+            self._open.pop(id(call), None)
+
+    # -- values of the run's own ------------------------------------------------------------------------------
+
+    def value(self, frame: Frame, name: str, make: Callable[[], T], *, in_background: bool) -> T:
+        """Return the recorded value of this name and occurrence, or make and record one.
+
+        `in_background`: do not wait for the commit, which comes before that of any later call.
+        """
+        self._check_open()
+        print_ = fingerprint(name=name, version="1", inputs={}, environment={})
+        identity = CallIdentity(name=name, fingerprint=print_, arguments={}, environment={}, version="1")
+        identity.scope = frame.scope
+        equal = (name, print_)
+        identity.occurrence = frame.begin(equal, interchangeable=True)
+        with self._lock:
+            if identity.key in self._made:
+                return cast(T, self._made[identity.key])
+        found = self._guarded(lambda: self._find(identity, b"", repeatable=True, shared=False))
+        if found.key is not None:
+            return cast(T, self._load(found.key))
+        if self._journal is None:
+            error = self._completed(name, [])
+            self._halt(error)
+            raise error
+        try:
+            made = make()
+            packed = codecs.pack(made, limit_bytes=self.context.limit_bytes)
+        except BaseException:
+            frame.give_back(equal, identity.occurrence)
+            raise
+        if identity.scope:
+            with self._lock:
+                self._made[identity.key] = packed.decoded
+        record = self._journal.value(identity, packed, after=self.last_id)
+        batch = Batch(values=[record])
+        if in_background:
+            self._post(lambda: self._guarded(lambda: self._commit(batch)))
+        else:
+            self._guarded(lambda: self._commit(batch))
+        return cast(T, packed.decoded)
+
+    # -- the run ends -----------------------------------------------------------------------------------------
+
+    def close(self, error: BaseException | None) -> LedgerError | None:
+        """End the attempt as the body of the run ended, and give it back. Returns what leaving must raise, if anything.
+
+        An Exception makes the run failed (Pending: suspended); what is none (an interrupt, a cancellation) leaves it
+        as it is: the next attempt finds what was open.
+        """
+        halted = self._halted
+        failure = error if error is not None else halted
+        try:
+            if self._journal is not None and (failure is None or isinstance(failure, Exception)):
+                self._end(failure)
+        except LedgerError as late:
+            if failure is None:
+                failure = late
+            if error is None and halted is None:
+                return late
+            log.warning("run %r: its end could not be recorded: %s", self.run_id, late)
+        finally:
+            with self._lock:
+                self._closed = True
+            self.opened.close(failure)
+        return halted if error is None else None
+
+    def _end(self, failure: BaseException | None) -> None:
+        if isinstance(failure, Superseded):
+            return
+        with self._lock:
+            self._closed = True
+            for call in self._open.values():
+                if call.marked:
+                    call.marked = False
+                    self._forsaken.append(call)
+            left_over = self._history.recorded.left_over
+        if failure is None and left_over:
+            log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
+        batch = Batch(end_state=RunState.COMPLETED)
+        if failure is not None:
+            batch.end_state = RunState.SUSPENDED if isinstance(failure, Pending) else RunState.FAILED
+            batch.end_reason = type(failure).__name__
+        content = {
+            "dynamic": True,
+            "results": {},
+            "used": sorted(self._used),
+            "code_changed": self._history.recorded.code_changed,
+            "reason": batch.end_reason,
+            "left_over": left_over,
+        }
+        batch.end = lambda _: content
+        why = stopped(self.run_id, self._commit(batch))
+        if why is not None and failure is None:
+            raise why
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _begin(self, call: OpenCall) -> Answer | None:
+        identity, step = call.identity, call.step
+        found = self._find(identity, step.code, repeatable=step.repeatable, shared=call.shared)
+        if found.fate is Fate.RESTORE and found.key is not None:
+            return Answer(value=self._load(found.key))
+        if found.fate is Fate.RAISE:
+            return Answer(error=self._history.error(found.record_id))
+        if found.fate is Fate.UNKNOWN:
+            check_against_leaf(self.context.store, self.context.store.reader().record(found.record_id))
+            return Answer(value=outcome_unknown(step.name, found.record_id))
+        call.because = self._because(call)
+        if self._journal is None:
+            raise self._completed(step.name, call.because)
+        self._start(call, 1)
+        return None
+
+    def _find(self, identity: CallIdentity, code: bytes, *, repeatable: bool, shared: bool) -> Found:
+        with self._lock:
+            return self._history.find(
+                identity, code=code, repeatable=repeatable, shared=shared, complete=self._journal is None
+            )
+
+    def _load(self, key: RecordKey) -> Any:
+        value = self.opened.load(key.record_id)
+        with self._lock:
+            self._used.add(key.record_id)
+        if self._watch is not None:
+            self._watch.restored(key)
+        return value
+
+    def _because(self, call: OpenCall) -> list[str]:
+        """Return why a call is not on record although one of its step is; Diverged where that is not to be."""
+        identity = call.identity
+        with self._lock:
+            if self._history.was_begun(identity.key):
+                return []
+            paths = self._history.recorded.why_not(identity, {})
+        if paths is None:
+            return []
+        if self._journal is not None and (call.step.on_change or self._on_change) is OnChange.REFUSE:
+            raise diverged(self.run_id, call.step.name, paths)
+        return paths
+
+    def _completed(self, name: str, paths: list[str]) -> Refused:
+        changed = f": {', '.join(paths)} changed" if paths else ""
+        return Refused(
+            f"run {self.run_id!r} is completed, and this call of {name!r} is not on its record{changed}",
+            code="run_completed",
+            hint="nothing new runs in a completed run; use a new run_id",
+        )
+
+    def _start(self, call: OpenCall, tries: int) -> None:
+        journal = self._live()
+        lane = self._take_lane()
+        started = journal.started(lane, 0, call.identity, tries)
+        started.repeatable, started.after = call.step.repeatable, self.last_id
+        call.body.lane = lane
+        if self._watch is not None:
+            call.body.around = self._watch.body(call.step.name, tries, started.at_ms)
+        try:
+            written = self._commit(Batch(starts=[started]))
+        except Unavailable:
+            self._free_lane(lane)
+            raise
+        why = stopped(self.run_id, written)
+        if why is not None:
+            raise why
+        call.started, call.marked = started, True
+
+    def _conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
+        journal, started = self._live(), call.started
+        if started is None or not call.marked:
+            raise Superseded(f"step {call.step.name!r} ended after run {self.run_id!r} was left: not recorded")
+        ended = ending_of(outcome, run_id=self.run_id, at_ms=started.at_ms, limit_bytes=self.context.limit_bytes)
+        item = journal.conclude(started, ended, because=call.because, code=call.step.code)
+        failure, retries = ended.failure, 0 if call.once else call.step.retries
+        again = failure is not None and may_try_again(failure, started.tries, retries)
+        if self._watch is not None and call.body.around is not None:
+            self._watch.ending(call.body.around, item, ended.failure, again=again)
+        call.marked = False
+        try:
+            written = self._commit(Batch(concluded=[item]))
+        except LedgerError as error:
+            if ended.packed is not None and ended.failure is None:
+                error.unrecorded[call.step.name] = ended.packed.decoded
+            self._halt(error)
+            raise
+        self._free_lane(started.lane)
+        self._note(call, item, written)
+        why = stopped(self.run_id, written)
+        if why is not None:
+            raise why
+        if again:
+            return Answer(again_in_s=self._backoff_s(call.step, started.tries))
+        if ended.failure is None and ended.packed is not None:
+            return Answer(value=ended.packed.decoded)
+        return Answer(error=ended.failure)
+
+    def _note(self, call: OpenCall, item: Concluded, written: Written) -> None:
+        identity, after, record_id = call.identity, item.started.after, written.record_ids[0]
+        with self._lock:
+            if item.record.kind is not RecordKind.RESULT:
+                self._history.note_error(identity.key, record_id, item.record.kind, after)
+                return
+            self._used.add(record_id)
+            if call.inner.used:
+                self._history.forget_within(self.scope_within(identity))
+            key = RecordKey(
+                record_id=record_id,
+                scope=identity.scope,
+                name=identity.name,
+                fingerprint=identity.fingerprint,
+                occurrence=identity.occurrence,
+                attempt=item.record.attempt,
+                code=item.record.code,
+                value_sha256=item.record.value_sha256,
+            )
+            self._history.note_result(key, after)
+
+    def _commit(self, batch: Batch) -> Written:
+        journal = self._live()
+        with self._lock:
+            forsaken, self._forsaken = self._forsaken, []
+        batch.abandoned = [call.started for call in forsaken if call.started is not None]
+        try:
+            written = journal.commit(batch)
+        except LedgerError:
+            with self._lock:
+                self._forsaken = [*forsaken, *self._forsaken]
+            raise
+        with self._lock:
+            self.last_id = max(self.last_id, written.last_id)
+            for call, record_id in zip(forsaken, written.left_ids, strict=True):
+                self._history.note_abandoned(
+                    call.identity.key,
+                    record_id,
+                    unknown=not call.step.repeatable,
+                    after=0 if call.started is None else call.started.after,
+                )
+        for left in batch.abandoned:
+            self._free_lane(left.lane)
+        if self._watch is not None:
+            self._watch.landed(written.state, batch.concluded, written.record_ids)
+        return written
+
+    def _guarded(self, act: Callable[[], T]) -> T:
+        """Run what may not go on after some of its errors; those halt the session."""
+        try:
+            return act()
+        except (Refused, Tampered, Uncertain, NotAdmitted) as error:
+            self._halt(error)
+            raise
+
+    def _halt(self, error: LedgerError) -> None:
+        with self._lock:
+            if self._halted is None or isinstance(error, RunCancelled | RunQuarantined):
+                self._halted = error
+
+    def _check_open(self) -> None:
+        if self._halted is not None:
+            raise self._halted
+        if self._closed:
+            raise Misuse(f"run {self.run_id!r} is over: a step was called in it", code="run_over")
+
+    def _check_name(self, step: Step[..., Any]) -> None:
+        known = self._steps.setdefault(step.name, step)
+        if known is not step and known.plain is not step.plain:
+            raise Misuse(
+                f"two steps named {step.name!r} were called in run {self.run_id!r}",
+                code="duplicate_step",
+                hint="give one of them another name=",
+            )
+
+    def _environment(self, step: Step[..., Any]) -> Mapping[str, bytes]:
+        if step.environment is None:
+            return {}
+        known = self._environments.get(step.name)
+        if known is None:
+            known = self._environments[step.name] = environment_digests(step)
+        return known
+
+    def _live(self) -> Journal:
+        if self._journal is None:
+            raise Misuse(f"run {self.run_id!r} has no live attempt", code="no_attempt")
+        return self._journal
+
+    def _take_lane(self) -> int:
+        with self._lock:
+            if self._free_lanes:
+                return self._free_lanes.pop()
+            if self._next_lane >= MAX_LANES:
+                raise Misuse(f"run {self.run_id!r} has {MAX_LANES:,} calls in flight", code="too_many_calls")
+            self._next_lane += 1
+            return self._next_lane - 1
+
+    def _free_lane(self, lane: int) -> None:
+        with self._lock:
+            self._free_lanes.append(lane)
+
+    def _backoff_s(self, step: Step[..., Any], tries: int) -> float:
+        return backoff_s(
+            tries, base_s=step.retry_base_s, cap_s=step.retry_cap_s, fraction=self.context.entropy.fraction()
+        )
+
+
+def _body(step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    return Call(index=0, lane=0, step=step, args=args, kwargs=kwargs, meter=Meter(step.name))

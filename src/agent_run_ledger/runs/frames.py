@@ -1,0 +1,92 @@
+"""A scope of a live run: it numbers equal calls, branches and what is open at once."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from agent_run_ledger.errors import Misuse
+from agent_run_ledger.kernel.scopes import branch_scope
+
+if TYPE_CHECKING:
+    from agent_run_ledger.runs.calls import CallIdentity
+    from agent_run_ledger.runs.dynamic import DynamicSession
+    from agent_run_ledger.runs.steps import Step
+
+Equal = tuple[str, bytes]
+"""What equal calls of a scope have in common: the step's name, and the fingerprint with its key, if it has one."""
+
+
+class Frame:
+    """Guarantees: equal calls get numbers in the order in which they begin, each number once; one that nobody will
+    ever conclude gives its number back. Thread-safe.
+    """
+
+    __slots__ = ("_call", "_free", "_groups", "_lock", "_next", "_open", "_scope", "session")
+
+    def __init__(self, session: DynamicSession, scope: bytes | None, *, call: CallIdentity | None = None) -> None:
+        """`scope` None: that of the body of `call`, made when it is first asked for."""
+        self.session = session
+        self._scope = scope
+        self._call = call
+        self._lock = threading.RLock()  # a stream that is cleaned up may come in anywhere
+        self._next: dict[Equal, int] = {}
+        self._free: dict[Equal, list[int]] = {}
+        self._open: set[Equal] = set()
+        self._groups = 0
+
+    @property
+    def scope(self) -> bytes:
+        """The path of this scope (kernel.scopes)."""
+        if self._scope is None:
+            self._scope = b"" if self._call is None else self.session.scope_within(self._call)
+        return self._scope
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was called here."""
+        return bool(self._next) or self._groups > 0
+
+    def call(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """See current.Caller."""
+        return self.session.call(self, step, args, kwargs)
+
+    def begin(self, equal: Equal, *, interchangeable: bool) -> int:
+        """Return the number of a call among its equals, and note that it is open. Misuse for equal calls at once."""
+        with self._lock:
+            if not interchangeable:
+                if equal in self._open:
+                    raise Misuse(
+                        f"step {equal[0]!r} was called twice at once with equal arguments",
+                        code="equal_calls",
+                        hint="give the step key=, call it in run.gather or run.map, or declare interchangeable=True",
+                    )
+                self._open.add(equal)
+            free = self._free.get(equal)
+            if free:
+                return free.pop(0)
+            number = self._next.get(equal, 0)
+            self._next[equal] = number + 1
+            return number
+
+    def end(self, equal: Equal) -> None:
+        """Note that a call is no longer open."""
+        with self._lock:
+            self._open.discard(equal)
+
+    def give_back(self, equal: Equal, number: int) -> None:
+        """Take back the number of a call that left nothing which a later equal call could be confused with."""
+        with self._lock:
+            free = self._free.setdefault(equal, [])
+            free.append(number)
+            free.sort()
+
+    def group(self) -> int:
+        """Return the number of the next gather, map or wrap of this scope."""
+        with self._lock:
+            self._groups += 1
+            return self._groups - 1
+
+    def branch(self, group: int, number: int) -> Frame:
+        """Return the scope of one branch."""
+        return Frame(self.session, branch_scope(self.scope, group, number))

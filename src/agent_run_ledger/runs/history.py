@@ -1,0 +1,253 @@
+"""What earlier calls of a dynamic run left on record, and what each means for the same call now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, cast
+
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import Pending, Unavailable, Unstorable
+from agent_run_ledger.kernel.record import Record, RecordKind
+from agent_run_ledger.kernel.scopes import ELEMENT_BYTES, ScopeKind, enclosing_call
+from agent_run_ledger.ports import RecordKey, RunRow, Store, StoredRecord
+from agent_run_ledger.runs.abandoned import after_of, is_unknown
+from agent_run_ledger.runs.calls import CallIdentity
+from agent_run_ledger.runs.leaf_check import check_against_leaf, erased
+from agent_run_ledger.runs.recorded import Recorded
+
+CallKey = tuple[bytes, str, bytes, int]
+RESOLVE: Final = "resolve"
+
+
+class Fate(Enum):
+    """What the record of a call means for the same call now."""
+
+    RUN = auto()
+    RESTORE = auto()
+    RAISE = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The fate of a call; `key` of the result that is restored, `record_id` of the error or the unknown outcome."""
+
+    fate: Fate
+    key: RecordKey | None = None
+    record_id: int = 0
+
+
+@dataclass(slots=True)
+class _Error:
+    """The last error of a call."""
+
+    record_id: int
+    kind: RecordKind
+
+
+@dataclass(slots=True)
+class _Unknown:
+    """The last unknown outcome of a call, and the decision that resolved it, 0 for none."""
+
+    record_id: int
+    resolved_at: int = 0
+
+
+class History:
+    """The records of a run and of what it refers to, as the after-a-crash rules read them.
+
+    Guarantees: a call with a result on record is restored from it, at most once per attempt where it has no key of
+    its own; a call that may not run again and has an unknown outcome does not run until a person has said that it did
+    not happen. An error, or an unknown outcome, that the agent has gone on from is given again, whatever was found
+    out since: no record moves. Not thread-safe: the session asks under its lock.
+    """
+
+    def __init__(self, store: Store, row: RunRow | None, keys: Sequence[RecordKey]) -> None:
+        self._store = store
+        self._row = row
+        self.recorded = Recorded(store, keys)
+        self._keyed: dict[CallKey, RecordKey] = {}
+        self._errors: dict[CallKey, _Error] = {}
+        self._unknown: dict[CallKey, _Unknown] = {}
+        self._begun: set[CallKey] = set()
+        self._gone: dict[tuple[bytes, str, int], StoredRecord] = {}
+        self._later: dict[bytes, dict[tuple[CallKey, int], int]] | None = None
+        self._live: dict[bytes, dict[CallKey, RecordKey]] = {}
+        if row is not None:
+            self._read(row)
+
+    def find(self, identity: CallIdentity, *, code: bytes, repeatable: bool, shared: bool, complete: bool) -> Found:
+        """Return what to do with a call.
+
+        `repeatable`: whether it may run twice. `shared`: whether calls with this key are one call. `complete`: the
+        run is completed, so that an error is given again in any case.
+        """
+        key = identity.key
+        unknown = self._unknown.get(key)
+        if unknown is not None:
+            at, before = unknown.record_id, unknown.resolved_at
+            if not before or self.handled(key, at, before=before):
+                return Found(Fate.UNKNOWN, record_id=at)
+        hit = self._result(identity, code, shared=shared)
+        if hit is not None:
+            return Found(Fate.RESTORE, key=hit)
+        error = self._errors.get(key)
+        if error is None:
+            gone = self._gone.get((identity.scope, identity.name, identity.occurrence))
+            if gone is not None and not repeatable:  # it may have been of this call, and that one may have happened
+                raise erased(self._store, gone)
+            return Found(Fate.RUN)
+        may_repeat = repeatable or self._did_nothing(error)
+        again = complete or not may_repeat or self.handled(key, error.record_id)
+        return Found(Fate.RAISE if again else Fate.RUN, record_id=error.record_id)
+
+    def was_begun(self, key: CallKey) -> bool:
+        """Return whether this very call was begun before: then running it is no divergence."""
+        return key in self._begun
+
+    def error(self, record_id: int) -> Exception:
+        """Return the exception that a call raised, read from its record."""
+        stored = self._store.reader().record(record_id)
+        check_against_leaf(self._store, stored)
+        record = stored.record
+        if record.kind is RecordKind.RESCUED:
+            return Unstorable(
+                f"step {record.name!r} returned what has no exact stored form; what is readable of it was kept",
+                path="$",
+                type_name="",
+            )
+        value = codecs.unpack(record.encoding, record.payload) if record.value_sha256 else None
+        if isinstance(value, Exception):
+            return value
+        return RuntimeError(f"step {record.name!r} raised an exception that has no stored form")
+
+    def handled(self, key: CallKey, record_id: int, *, before: int | None = None) -> bool:
+        """Return whether the agent went on from this record: it began another call later in its scope.
+
+        `before`: only calls begun before this record count.
+        """
+        if self._later is None:
+            self._later = {}
+            self._read_later()
+        scope = key[0]
+        for (other, _), after in self._later.get(enclosing_call(scope), {}).items():
+            in_time = record_id <= after and (before is None or after < before)
+            if in_time and other != key and not _are_siblings(scope, other[0]):
+                return True
+        return False
+
+    def note_result(self, key: RecordKey, after: int) -> None:
+        """Note a result of this attempt, where a later call of it can ask for it: in the body of a call, or by key."""
+        if key.scope:
+            identity = (key.scope, key.name, key.fingerprint, key.occurrence)
+            self._live.setdefault(enclosing_call(key.scope), {})[identity] = key
+        self._note_later((key.scope, key.name, key.fingerprint, key.occurrence), key.record_id, after)
+
+    def note_error(self, key: CallKey, record_id: int, kind: RecordKind, after: int) -> None:
+        """Note an error of this attempt."""
+        self._begun.add(key)
+        self._errors[key] = _Error(record_id, kind)
+        self._note_later(key, record_id, after)
+
+    def note_abandoned(self, key: CallKey, record_id: int, *, unknown: bool, after: int) -> None:
+        """Note a call of this attempt that nobody will conclude."""
+        self._begun.add(key)
+        if unknown:
+            self._unknown[key] = _Unknown(record_id)
+        self._note_later(key, record_id, after)
+
+    def forget_within(self, scope: bytes) -> None:
+        """Let go of what was noted within the body of a call that is now recorded itself."""
+        for inner in [one for one in self._live if one.startswith(scope)] if scope else ():
+            del self._live[inner]
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def _read(self, row: RunRow) -> None:
+        kinds = (RecordKind.ERROR, RecordKind.RESCUED, RecordKind.ABANDONED, RecordKind.DECISION)
+        for stored in self._store.reader().records(row.row_id, kinds=kinds):
+            record = stored.record
+            if stored.erased:
+                self._gone[record.scope, record.name, record.occurrence] = stored
+                continue
+            if record.kind is RecordKind.DECISION:
+                if record.name == RESOLVE:
+                    self._read_resolution(stored)
+                continue
+            key = _key(record)
+            self._begun.add(key)
+            if record.kind is not RecordKind.ABANDONED:
+                self._errors[key] = _Error(stored.record_id, record.kind)
+            elif is_unknown(record):
+                check_against_leaf(self._store, stored)
+                self._unknown[key] = _Unknown(stored.record_id)
+
+    def _read_resolution(self, stored: StoredRecord) -> None:
+        check_against_leaf(self._store, stored)
+        content = codecs.unpack(stored.record.encoding, stored.record.payload)
+        said = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+        for unknown in self._unknown.values():
+            if unknown.record_id == said.get("record"):
+                unknown.resolved_at = stored.record_id
+
+    def _read_later(self) -> None:
+        if self._row is None:
+            return
+        kinds = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED, RecordKind.ABANDONED)
+        reader = self._store.reader()
+        for stored in reader.records(self._row.row_id, kinds=kinds):
+            record = stored.record
+            self._note_later(_key(record), stored.record_id, after_of(record))
+        for child in reader.children_of(self._row.row_id):
+            if child.start_record_id is not None:
+                start = reader.record(child.start_record_id)
+                if not start.erased:
+                    self._note_child(start)
+
+    def _note_child(self, start: StoredRecord) -> None:
+        content = codecs.unpack_without(start.record.encoding, start.record.payload, "kept_inputs")[0]
+        dynamic = cast("dict[str, Any]", content).get("dynamic") if isinstance(content, dict) else None
+        if isinstance(dynamic, dict):
+            said = cast("dict[str, Any]", dynamic)
+            scope = bytes.fromhex(str(said.get("parent_scope", "")))
+            self._note_later((scope, "", start.record.run_uid, 0), start.record_id, int(said.get("parent_after", 0)))
+
+    def _note_later(self, key: CallKey, record_id: int, after: int) -> None:
+        if self._later is not None and after:
+            self._later.setdefault(enclosing_call(key[0]), {})[key, record_id] = after
+
+    # -- judging ----------------------------------------------------------------------------------------------
+
+    def _result(self, identity: CallIdentity, code: bytes, *, shared: bool) -> RecordKey | None:
+        key = identity.key
+        live = self._live.get(enclosing_call(key[0]), {}).get(key) if key[0] else None
+        if live is not None:
+            return live
+        if shared and key in self._keyed:
+            return self._keyed[key]
+        hit = self.recorded.take(identity, code)
+        if hit is not None and key[0]:
+            self._live.setdefault(enclosing_call(key[0]), {})[key] = hit  # a body that is tried again asks again
+        if hit is not None and shared:
+            self._keyed[key] = hit
+        return hit
+
+    def _did_nothing(self, error: _Error) -> bool:
+        """Return whether the error of a call says that nothing happened: ours of these two kinds say so."""
+        return error.kind is RecordKind.ERROR and isinstance(self.error(error.record_id), Pending | Unavailable)
+
+
+def _key(record: Record) -> CallKey:
+    return (record.scope, record.name, record.fingerprint, record.occurrence)
+
+
+def _are_siblings(one: bytes, other: bytes) -> bool:
+    """Return whether two scopes of one body part ways in branches of one group: neither comes after the other."""
+    at = 0
+    while at < min(len(one), len(other)) and one[at : at + ELEMENT_BYTES] == other[at : at + ELEMENT_BYTES]:
+        at += ELEMENT_BYTES
+    here, there = one[at : at + ELEMENT_BYTES], other[at : at + ELEMENT_BYTES]
+    both = bool(here) and bool(there) and here[0] == there[0] == ScopeKind.BRANCH
+    return both and here[:6] == there[:6]

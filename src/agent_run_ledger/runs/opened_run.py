@@ -1,0 +1,159 @@
+"""Opening a dynamic run: its live attempt, or the records of a completed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from agent_run_ledger.errors import Misuse, Refused, Tampered
+from agent_run_ledger.kernel.scopes import KEY_BYTES
+from agent_run_ledger.ports import RecordKey, RunRow
+from agent_run_ledger.runs.attempt import (
+    DYNAMIC_KEY,
+    Attempt,
+    Context,
+    Definition,
+    finished_run,
+    open_attempt,
+    start_detail,
+)
+from agent_run_ledger.runs.inherited import keys_for, prefix_of
+from agent_run_ledger.runs.inputs import Inputs
+from agent_run_ledger.runs.journal import Journal
+from agent_run_ledger.runs.leaf_check import load_value
+from agent_run_ledger.runs.watch import Watch, begin_watch
+
+SCOPE_KEY = "scope_key"
+PARENT_SCOPE = "parent_scope"
+PARENT_AFTER = "parent_after"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The run within which another one is started, and where in it. `after`: its latest record at that moment."""
+
+    run_id: str
+    row_id: int
+    log_id: bytes
+    scope: bytes = b""
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicRequest:
+    """Which dynamic run to open, with which inputs, under which settings."""
+
+    run_id: str
+    inputs: Inputs
+    max_parallel: int
+    policy: Mapping[str, object] | None
+    takeover: bool
+    keep_inputs: bool
+    parent: Parent | None = None
+
+
+class OpenedRun:
+    """A dynamic run that was opened. `journal` is None for a completed one: nothing is written to it."""
+
+    def __init__(self, context: Context, row: RunRow, attempt: Attempt | None) -> None:
+        self._context = context
+        self._attempt = attempt
+        self.row = row
+        prefix = prefix_of(context.store, row)
+        self._referenced = frozenset[int]() if prefix is None else prefix.record_ids
+        self.keys: Sequence[RecordKey] = () if row.attempt == 1 and attempt else keys_for(context.store, row, prefix)
+        self.scope_key = _scope_key(context, row)
+        self.watch: Watch | None = None
+        self.journal: Journal | None = None
+        if attempt is not None:
+            self.watch = begin_watch(context.observers, context.store, row, takeover=attempt.lock is None)
+            self.journal = Journal(context, attempt, self.watch, referenced=self._referenced)
+
+    def load(self, record_id: int) -> Any:
+        """Return the value of a record. See `load_value`."""
+        row = self.row
+        return load_value(self._context.store, row.run_id, record_id, run_uid=row.run_uid, referenced=self._referenced)
+
+    def close(self, failure: BaseException | None) -> None:
+        """Give the attempt back, then tell those who watch."""
+        if self._attempt is not None:
+            self._attempt.close()
+        if self.watch is not None:
+            self.watch.ended(failure)
+
+
+def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
+    """Become the live attempt of a dynamic run, or open the records of a completed one.
+
+    Raises what `open_attempt` raises, and Misuse("run_kind") for a run that was started by `execute`.
+    """
+    row = context.store.reader().find_run(request.run_id)
+    parent = request.parent
+    if parent is not None and parent.log_id != context.store.log_id:
+        parent = None  # a run of another store: no row of it can be named here
+    if row is not None:
+        _refuse_kind(context, row)
+        if parent is not None and row.parent_row_id != parent.row_id:
+            raise Refused(
+                f"run {request.run_id!r} was not started within run {parent.run_id!r}, and cannot go on there",
+                code="other_parent",
+                hint="give the run within it another id",
+            )
+    finished = finished_run(context, request.run_id, request.inputs)
+    if finished is None:
+        definition = Definition(
+            steps=[],
+            policy=request.policy,
+            max_parallel=request.max_parallel,
+            keep_inputs=request.keep_inputs,
+            dynamic=_described(context, parent),
+            parent_row_id=None if parent is None else parent.row_id,
+        )
+        opened = open_attempt(
+            context, request.run_id, inputs=request.inputs, definition=definition, takeover=request.takeover
+        )
+        if isinstance(opened, Attempt):
+            return _opened(context, opened)
+        finished = opened
+    return OpenedRun(context, finished.row, None)
+
+
+def _opened(context: Context, attempt: Attempt) -> OpenedRun:
+    try:
+        return OpenedRun(context, attempt.row, attempt)
+    except BaseException:
+        attempt.close()
+        raise
+
+
+def refuse_dynamic(context: Context, row: RunRow) -> None:
+    """Raise Misuse("run_kind") for a dynamic run: `execute` does not go on with one."""
+    if start_detail(context.store, row)[0].get(DYNAMIC_KEY) is not None:
+        raise Misuse(
+            f"run {row.run_id!r} is a dynamic run", code="run_kind", hint="go on with it in `with ledger.run(...)`"
+        )
+
+
+def _refuse_kind(context: Context, row: RunRow) -> None:
+    if start_detail(context.store, row)[0].get(DYNAMIC_KEY) is None:
+        raise Misuse(
+            f"run {row.run_id!r} is a pipeline's", code="run_kind", hint="go on with it by ledger.execute(...)"
+        )
+
+
+def _described(context: Context, parent: Parent | None) -> dict[str, object]:
+    """Return what the START of an attempt keeps; the scope key of a run's first START is the one that counts."""
+    described: dict[str, object] = {SCOPE_KEY: context.entropy.token(KEY_BYTES).hex()}
+    if parent is not None:
+        described[PARENT_SCOPE] = parent.scope.hex()
+        described[PARENT_AFTER] = parent.after
+    return described
+
+
+def _scope_key(context: Context, row: RunRow) -> bytes:
+    detail = start_detail(context.store, row)[0].get(DYNAMIC_KEY)
+    try:
+        return bytes.fromhex(str(cast("dict[str, Any]", detail)[SCOPE_KEY]))
+    except (LookupError, TypeError, ValueError) as error:
+        raise Tampered(f"run {row.run_id!r}: its START has no scope key", hint="run `arl verify`") from error

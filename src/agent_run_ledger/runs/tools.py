@@ -1,0 +1,43 @@
+"""Tools: steps that may change the world outside, and so are not repeated unless they are declared safe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_run_ledger.errors import Misuse
+from agent_run_ledger.runs.steps import P, R, Step
+
+
+class Tool(Step[P, R]):
+    """A function that an agent calls, as a step of a dynamic run; see `Step` for its settings.
+
+    `safe`: it only reads, or doing it twice is doing it once. A safe tool whose end nobody recorded runs again. Any
+    other is never repeated: after a crash the agent gets a result that says that the outcome is unknown.
+    """
+
+    def __init__(self, fn: Any, /, *, safe: bool = False, **settings: Any) -> None:
+        super().__init__(fn, **settings)
+        self.repeatable = bool(safe)
+        if not safe and self.retries:
+            raise Misuse(
+                f"tool {self.name!r} is not safe and has retries",
+                code="bad_step",
+                hint="declare safe=True where doing it twice does no harm, or leave retries at 0",
+            )
+
+    def __repr__(self) -> str:
+        """Return a short form for messages."""
+        return f"<Tool {self.name!r} of {self.function_name}>"
+
+
+def outcome_unknown(tool: str, record_id: int) -> dict[str, object]:
+    """Return what an agent gets for a call of which nobody can say whether it happened; the same at every restore."""
+    return {
+        "outcome": "unknown",
+        "tool": tool,
+        "call": str(record_id),
+        "message": (
+            f"The program stopped while {tool} ran. Nobody recorded how it ended: it may have taken effect or not. "
+            "Do not call it again for the same purpose; look at the present state first, or ask a person."
+        ),
+    }
