@@ -77,10 +77,10 @@ class Session:
     def try_open(self) -> Finished | None:
         """Become the live attempt, or return what is finished; RunBusy when another attempt is live."""
         context, request, resolver = self._context, self._request, self._resolver
-        row = context.store.reader().find_run(request.run_id)
+        finished = finished_run(context, request.run_id, self._inputs)
+        row = context.store.reader().find_run(request.run_id) if finished is None else finished.row
         if row is not None:
             refuse_dynamic(context, row)
-        finished = finished_run(context, request.run_id, self._inputs)
         if finished is not None:
             return finished
         if resolver is None:
