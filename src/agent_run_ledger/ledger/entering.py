@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from contextvars import Token
@@ -16,13 +15,11 @@ from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.dynamic import DynamicSession
 from agent_run_ledger.runs.execute import BUSY_POLL_S
-from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.inputs import Inputs
-from agent_run_ledger.runs.opened_run import DynamicRequest, Parent, open_dynamic
+from agent_run_ledger.runs.opened_run import DynamicRequest, open_dynamic
+from agent_run_ledger.runs.parents import Parent, child_id, parent_here
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import OnChange
-
-CHILD_ID_HEX = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,25 +105,11 @@ class Entering:
 
     def _place(self) -> tuple[str, Parent | None]:
         """Return the run's id and the run within which it is entered, if any."""
-        settings, place = self._settings, CURRENT.get()
-        if not isinstance(place, Frame):
-            return settings.run_id or settings.default_run_id, None
-        outer = place.session
-        parent = Parent(
-            run_id=outer.run_id,
-            row_id=outer.opened.row.row_id,
-            log_id=outer.context.store.log_id,
-            scope=place.scope,
-            after=outer.last_id,
-        )
-        return settings.run_id or self._child_id(place), parent
-
-    def _child_id(self, place: Frame) -> str:
-        """Return the id of a child by its place, its inputs and its number among its equals there."""
+        run_id, parent = self._settings.run_id, parent_here()
+        if run_id is not None or parent is None:
+            return run_id or self._settings.default_run_id, parent
         inputs = fingerprint(name="run", version="1", inputs=self._inputs.digests, environment={})
-        number = place.begin(("run", inputs), interchangeable=True)
-        where = hashlib.sha256(b"%b\0%b\0%d" % (place.scope, inputs, number)).hexdigest()
-        return f"{place.session.run_id}/{where[:CHILD_ID_HEX]}"
+        return child_id(parent, inputs), parent
 
     def _open(self, run_id: str, parent: Parent | None) -> None:
         if self._session is not None:

@@ -21,7 +21,8 @@ from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaf_check import erased_step, load_value, record_of_run
-from agent_run_ledger.runs.opened_run import refuse_dynamic
+from agent_run_ledger.runs.opened_run import named_here, refuse_dynamic
+from agent_run_ledger.runs.parents import parent_here
 from agent_run_ledger.runs.pipeline import Pipeline, diverged
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
@@ -61,6 +62,7 @@ class Session:
         self._failure: BaseException | None = None
         self._pipeline: Pipeline | None = None
         self._resolver: Resolver | None = None
+        self._parent = parent_here()
         outer = METER.get()
         if outer is not None:
             outer.note_run()
@@ -87,12 +89,14 @@ class Session:
             raise Misuse(f"run {request.run_id!r} changed while it was looked at", code="run_contended")
         self._refuse_erased(resolver)
         self._refuse_divergence(resolver)
+        parent = named_here(context, self._parent)
         definition = Definition(
             steps=resolver.described(),
             policy=request.policy,
             max_parallel=request.max_parallel,
             order_only=resolver.order_only(),
             keep_inputs=request.keep_inputs,
+            parent_row_id=None if parent is None else parent.row_id,
         )
         opened = open_attempt(
             context, request.run_id, inputs=self._inputs, definition=definition, takeover=request.takeover

@@ -105,6 +105,7 @@ class Journal:
         self.watch = watch
         self._row: RunRow = attempt.row
         self.run_id = attempt.row.run_id
+        self.row_id = attempt.row.row_id
         self.attempt = attempt.row.attempt
 
     def started(self, lane: int, index: int, identity: CallIdentity, tries: int) -> Started:

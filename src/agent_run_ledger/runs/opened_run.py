@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from agent_run_ledger.errors import Misuse, Refused, Tampered
 from agent_run_ledger.kernel.scopes import KEY_BYTES
+from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RecordKey, RunRow
 from agent_run_ledger.runs.attempt import (
     DYNAMIC_KEY,
@@ -22,22 +23,12 @@ from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaf_check import load_value
+from agent_run_ledger.runs.parents import Parent
 from agent_run_ledger.runs.watch import Watch, begin_watch
 
 SCOPE_KEY = "scope_key"
 PARENT_SCOPE = "parent_scope"
 PARENT_AFTER = "parent_after"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
-    """The run within which another one is started, and where in it. `after`: its latest record at that moment."""
-
-    run_id: str
-    row_id: int
-    log_id: bytes
-    scope: bytes = b""
-    after: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +80,10 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
     Raises what `open_attempt` raises, and Misuse("run_kind") for a run that was started by `execute`.
     """
     row = context.store.reader().find_run(request.run_id)
-    parent = request.parent
-    if parent is not None and parent.log_id != context.store.log_id:
-        parent = None  # a run of another store: no row of it can be named here
+    parent = named_here(context, request.parent)
     if row is not None:
         _refuse_kind(context, row)
-        if parent is not None and row.parent_row_id != parent.row_id:
+        if parent is not None and row.parent_row_id != parent.row_id and row.state is not RunState.COMPLETED:
             raise Refused(
                 f"run {request.run_id!r} was not started within run {parent.run_id!r}, and cannot go on there",
                 code="other_parent",
@@ -117,6 +106,11 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             return _opened(context, opened)
         finished = opened
     return OpenedRun(context, finished.row, None)
+
+
+def named_here(context: Context, parent: Parent | None) -> Parent | None:
+    """Return the parent where it is a run of this store, whose rows can name it; else None."""
+    return parent if parent is not None and parent.log_id == context.store.log_id else None
 
 
 def _opened(context: Context, attempt: Attempt) -> OpenedRun:

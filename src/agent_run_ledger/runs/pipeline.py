@@ -25,6 +25,7 @@ from agent_run_ledger.runs.bodies import Call, Outcome, Todo
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
+from agent_run_ledger.runs.parents import Parent
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.results import Results
@@ -66,6 +67,7 @@ class Pipeline:
         self._context = context
         self._journal = journal
         self._watch = journal.watch
+        self._within = Parent(run_id=journal.run_id, row_id=journal.row_id, log_id=context.store.log_id)
         self._resolver = resolver
         self._recorded = recorded
         self._begun = begun
@@ -277,7 +279,7 @@ class Pipeline:
         lane = self._free_lanes.pop()
         started = self._journal.started(lane, index, runnable.identity, runnable.tries)
         batch.starts.append(started)
-        call = Call(index=index, lane=lane, step=step, args=args, kwargs=kwargs, meter=Meter(step.name))
+        call = Call(index=index, lane=lane, step=step, args=args, kwargs=kwargs, meter=Meter(step.name, self._within))
         if self._watch is not None:
             call.around = self._watch.body(step.name, started.tries, started.at_ms)
         self._running[call.ticket] = started

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.usage import MAX_COUNT, Usage, exact_cost, merged, usage_bytes
@@ -17,17 +17,25 @@ from agent_run_ledger.prices import price
 from agent_run_ledger.runs.differences import is_text
 from agent_run_ledger.runs.responses import MAX_TEXT, read_usage
 
+if TYPE_CHECKING:
+    from agent_run_ledger.runs.parents import Parent
+
 log = logging.getLogger("agent_run_ledger")
 REPORTED: Final = "reported"
 
 
 class Meter:
-    """What one try of one call reported. Any thread may add; what is added after `take` is in no record."""
+    """What one try of one call reported. Any thread may add; what is added after `take` is in no record.
 
-    __slots__ = ("_lines", "_lock", "_nested", "_taken", "step")
+    `within`: the run of the call, where it is a pipeline's.
+    """
 
-    def __init__(self, step: str) -> None:
+    __slots__ = ("_children", "_lines", "_lock", "_nested", "_taken", "step", "within")
+
+    def __init__(self, step: str, within: Parent | None = None) -> None:
         self.step = step
+        self.within = within
+        self._children: dict[bytes, int] = {}
         self._lines: list[Usage] = []
         self._lock = threading.Lock()
         self._nested = False
@@ -45,6 +53,12 @@ class Meter:
     def note_run(self) -> None:
         """Note that the body ran steps of another ledger: what it returns may be theirs, and they say what it used."""
         self._nested = True
+
+    def count_child(self, inputs: bytes) -> int:
+        """Return the number of a run that the body starts, among those with these inputs, from 0 on."""
+        with self._lock:
+            self._children[inputs] = self._children.get(inputs, -1) + 1
+            return self._children[inputs]
 
     def take(self) -> tuple[list[Usage], bool]:
         """Return what was reported, and whether the body returned a value that nobody else accounts for."""
