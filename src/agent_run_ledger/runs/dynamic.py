@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -12,15 +11,10 @@ from agent_run_ledger import codecs
 from agent_run_ledger.errors import (
     LedgerError,
     Misuse,
-    NotAdmitted,
     Pending,
     Refused,
-    RunCancelled,
-    RunQuarantined,
     Superseded,
-    Tampered,
     Unavailable,
-    Uncertain,
 )
 from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.digests import fingerprint
@@ -32,6 +26,7 @@ from agent_run_ledger.runs.arguments import argument_digests, bind_arguments, ca
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
 from agent_run_ledger.runs.calls import CallIdentity, identify_call
+from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.frames import Equal, Frame
 from agent_run_ledger.runs.history import Fate, Found, History
@@ -47,7 +42,6 @@ from agent_run_ledger.runs.usage import METER, Meter
 
 log = logging.getLogger("agent_run_ledger")
 T = TypeVar("T")
-MAX_LANES = 1 << 16
 Post = Callable[[Callable[[], object]], None]
 """Runs a function on the store's own thread, after what was handed to it before, and does not wait for it."""
 
@@ -109,18 +103,20 @@ class DynamicSession:
         self._watch = opened.watch
         self._on_change = on_change
         self._history = History(context.store, opened.row, opened.keys)
-        self._lock = threading.RLock()  # a stream that is cleaned up may come in anywhere
-        self._halted: LedgerError | None = None
+        last_id = opened.row.last_start_record_id or 0
+        self._commits = Commits(self.run_id, opened.journal, self._history, opened.watch, last_id)
+        self._lock = self._commits.lock
         self._closed = False
         self._steps: dict[str, Step[..., Any]] = {}
         self._environments: dict[str, Mapping[str, bytes]] = {}
         self._open: dict[int, OpenCall] = {}
-        self._forsaken: list[OpenCall] = []
-        self._free_lanes: list[int] = []
-        self._next_lane = 0
         self._used: set[int] = set()
         self._made: dict[tuple[bytes, str, bytes, int], Any] = {}
-        self.last_id = opened.row.last_start_record_id or 0
+
+    @property
+    def last_id(self) -> int:
+        """The latest record of the run that this attempt knows of."""
+        return self._commits.last_id
 
     # -- a call begins ----------------------------------------------------------------------------------------
 
@@ -161,14 +157,14 @@ class DynamicSession:
 
     def begin(self, call: OpenCall) -> Answer | None:
         """Return the answer that is on record, or start the call and return None: its body is to be run."""
-        return self._guarded(lambda: self._begin(call))
+        return self._commits.guarded(lambda: self._begin(call))
 
     def start_again(self, call: OpenCall) -> None:
         """Start the next try of a call."""
         tries = 1 if call.started is None else call.started.tries + 1
         call.body = _body(call.step, call.body.args, call.body.kwargs)
         call.inner = Frame(self, None, call=call.identity)
-        self._guarded(lambda: self._start(call, tries))
+        self._commits.guarded(lambda: self._start(call, tries))
 
     def scope_within(self, identity: CallIdentity) -> bytes:
         """Return the scope of what a call's body calls."""
@@ -180,15 +176,15 @@ class DynamicSession:
 
     def conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
         """Record how a body ended and return what its caller gets."""
-        return self._guarded(lambda: self._conclude(call, outcome))
+        return self._commits.guarded(lambda: self._conclude(call, outcome))
 
     def leave(self, call: OpenCall) -> None:
         """Note that nobody will conclude this call: the next commit of the run records that. Writes nothing."""
         with self._lock:
             left_behind = call.marked and not self._closed
             call.marked = False
-            if left_behind:
-                self._forsaken.append(call)
+            if left_behind and call.started is not None:
+                self._commits.forsake(call.started)
         if not call.shared and ((left_behind and call.step.repeatable) or call.started is None):
             call.frame.give_back(call.equal, call.identity.occurrence)
 
@@ -214,12 +210,12 @@ class DynamicSession:
         with self._lock:
             if identity.key in self._made:
                 return cast(T, self._made[identity.key])
-        found = self._guarded(lambda: self._find(identity, b"", repeatable=True, shared=False))
+        found = self._commits.guarded(lambda: self._find(identity, b"", repeatable=True, shared=False))
         if found.key is not None:
             return cast(T, self._load(found.key))
         if self._journal is None:
             error = self._completed(name, [])
-            self._halt(error)
+            self._commits.halt(error)
             raise error
         try:
             made = make()
@@ -233,9 +229,9 @@ class DynamicSession:
         record = self._journal.value(identity, packed, after=self.last_id)
         batch = Batch(values=[record])
         if in_background:
-            self._post(lambda: self._guarded(lambda: self._commit(batch)))
+            self._post(lambda: self._commits.guarded(lambda: self._commits.commit(batch)))
         else:
-            self._guarded(lambda: self._commit(batch))
+            self._commits.guarded(lambda: self._commits.commit(batch))
         return cast(T, packed.decoded)
 
     # -- the run ends -----------------------------------------------------------------------------------------
@@ -246,7 +242,7 @@ class DynamicSession:
         An Exception makes the run failed (Pending: suspended); what is none (an interrupt, a cancellation) leaves it
         as it is: the next attempt finds what was open.
         """
-        halted = self._halted
+        halted = self._commits.halted
         failure = error if error is not None else halted
         try:
             if self._journal is not None and (failure is None or isinstance(failure, Exception)):
@@ -269,9 +265,9 @@ class DynamicSession:
         with self._lock:
             self._closed = True
             for call in self._open.values():
-                if call.marked:
+                if call.marked and call.started is not None:
                     call.marked = False
-                    self._forsaken.append(call)
+                    self._commits.forsake(call.started)
             left_over = self._history.recorded.left_over
         if failure is None and left_over:
             log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
@@ -288,7 +284,7 @@ class DynamicSession:
             "left_over": left_over,
         }
         batch.end = lambda _: content
-        why = stopped(self.run_id, self._commit(batch))
+        why = stopped(self.run_id, self._commits.commit(batch))
         if why is not None and failure is None:
             raise why
 
@@ -346,25 +342,27 @@ class DynamicSession:
         )
 
     def _start(self, call: OpenCall, tries: int) -> None:
-        journal = self._live()
-        lane = self._take_lane()
+        journal = self._commits.journal
+        lane = self._commits.take_lane()
         started = journal.started(lane, 0, call.identity, tries)
         started.repeatable, started.after = call.step.repeatable, self.last_id
         call.body.lane = lane
         if self._watch is not None:
             call.body.around = self._watch.body(call.step.name, tries, started.at_ms)
         try:
-            written = self._commit(Batch(starts=[started]))
+            written = self._commits.commit(Batch(starts=[started]))
         except Unavailable:
-            self._free_lane(lane)
+            self._commits.free_lane(lane)
             raise
         why = stopped(self.run_id, written)
         if why is not None:
             raise why
+        if written.state is not RunState.RUNNING:  # the run was left while this call began in a thread
+            raise _over(self.run_id)
         call.started, call.marked = started, True
 
     def _conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
-        journal, started = self._live(), call.started
+        journal, started = self._commits.journal, call.started
         if started is None or not call.marked:
             raise Superseded(f"step {call.step.name!r} ended after run {self.run_id!r} was left: not recorded")
         ended = ending_of(outcome, run_id=self.run_id, at_ms=started.at_ms, limit_bytes=self.context.limit_bytes)
@@ -375,13 +373,13 @@ class DynamicSession:
             self._watch.ending(call.body.around, item, ended.failure, again=again)
         call.marked = False
         try:
-            written = self._commit(Batch(concluded=[item]))
+            written = self._commits.commit(Batch(concluded=[item]))
         except LedgerError as error:
             if ended.packed is not None and ended.failure is None:
                 error.unrecorded[call.step.name] = ended.packed.decoded
-            self._halt(error)
+            call.marked = isinstance(error, Unavailable)  # nothing was written: its start still stands
+            self._commits.halt(error)
             raise
-        self._free_lane(started.lane)
         self._note(call, item, written)
         why = stopped(self.run_id, written)
         if why is not None:
@@ -413,50 +411,11 @@ class DynamicSession:
             )
             self._history.note_result(key, after)
 
-    def _commit(self, batch: Batch) -> Written:
-        journal = self._live()
-        with self._lock:
-            forsaken, self._forsaken = self._forsaken, []
-        batch.abandoned = [call.started for call in forsaken if call.started is not None]
-        try:
-            written = journal.commit(batch)
-        except LedgerError:
-            with self._lock:
-                self._forsaken = [*forsaken, *self._forsaken]
-            raise
-        with self._lock:
-            self.last_id = max(self.last_id, written.last_id)
-            for call, record_id in zip(forsaken, written.left_ids, strict=True):
-                self._history.note_abandoned(
-                    call.identity.key,
-                    record_id,
-                    unknown=not call.step.repeatable,
-                    after=0 if call.started is None else call.started.after,
-                )
-        for left in batch.abandoned:
-            self._free_lane(left.lane)
-        if self._watch is not None:
-            self._watch.landed(written.state, batch.concluded, written.record_ids)
-        return written
-
-    def _guarded(self, act: Callable[[], T]) -> T:
-        """Run what may not go on after some of its errors; those halt the session."""
-        try:
-            return act()
-        except (Refused, Tampered, Uncertain, NotAdmitted) as error:
-            self._halt(error)
-            raise
-
-    def _halt(self, error: LedgerError) -> None:
-        with self._lock:
-            if self._halted is None or isinstance(error, RunCancelled | RunQuarantined):
-                self._halted = error
-
     def _check_open(self) -> None:
-        if self._halted is not None:
-            raise self._halted
+        if self._commits.halted is not None:
+            raise self._commits.halted
         if self._closed:
-            raise Misuse(f"run {self.run_id!r} is over: a step was called in it", code="run_over")
+            raise _over(self.run_id)
 
     def _check_name(self, step: Step[..., Any]) -> None:
         known = self._steps.setdefault(step.name, step)
@@ -475,24 +434,6 @@ class DynamicSession:
             known = self._environments[step.name] = environment_digests(step)
         return known
 
-    def _live(self) -> Journal:
-        if self._journal is None:
-            raise Misuse(f"run {self.run_id!r} has no live attempt", code="no_attempt")
-        return self._journal
-
-    def _take_lane(self) -> int:
-        with self._lock:
-            if self._free_lanes:
-                return self._free_lanes.pop()
-            if self._next_lane >= MAX_LANES:
-                raise Misuse(f"run {self.run_id!r} has {MAX_LANES:,} calls in flight", code="too_many_calls")
-            self._next_lane += 1
-            return self._next_lane - 1
-
-    def _free_lane(self, lane: int) -> None:
-        with self._lock:
-            self._free_lanes.append(lane)
-
     def _backoff_s(self, step: Step[..., Any], tries: int) -> float:
         return backoff_s(
             tries, base_s=step.retry_base_s, cap_s=step.retry_cap_s, fraction=self.context.entropy.fraction()
@@ -501,3 +442,7 @@ class DynamicSession:
 
 def _body(step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     return Call(index=0, lane=0, step=step, args=args, kwargs=kwargs, meter=Meter(step.name))
+
+
+def _over(run_id: str) -> Misuse:
+    return Misuse(f"run {run_id!r} is over: a step was called in it", code="run_over")

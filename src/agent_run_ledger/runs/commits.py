@@ -1,0 +1,113 @@
+"""The commits of a live dynamic run: one at a time per lane, with what was forsaken, and none after a fatal error."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from agent_run_ledger.errors import (
+    LedgerError,
+    Misuse,
+    NotAdmitted,
+    Refused,
+    RunCancelled,
+    RunQuarantined,
+    Tampered,
+    Unavailable,
+    Uncertain,
+)
+from agent_run_ledger.runs.history import History
+from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
+from agent_run_ledger.runs.watch import Watch
+
+T = TypeVar("T")
+MAX_LANES = 1 << 16
+
+
+class Commits:
+    """Guarantees: what nobody will conclude is recorded with the next commit, once; after an error that says that
+    this attempt may not go on, `check` raises it for ever. Thread-safe; `lock` guards the history too.
+    """
+
+    def __init__(
+        self, run_id: str, journal: Journal | None, history: History, watch: Watch | None, last_id: int
+    ) -> None:
+        self._run_id = run_id
+        self._journal = journal
+        self._history = history
+        self._watch = watch
+        self.lock = threading.RLock()  # reentrant: a stream that is cleaned up may come in anywhere
+        self.last_id = last_id
+        self.halted: LedgerError | None = None
+        self._forsaken: list[Started] = []
+        self._free_lanes: list[int] = []
+        self._next_lane = 0
+
+    @property
+    def journal(self) -> Journal:
+        """The write side of the attempt; Misuse in a completed run."""
+        if self._journal is None:
+            raise Misuse(f"run {self._run_id!r} has no live attempt", code="no_attempt")
+        return self._journal
+
+    def commit(self, batch: Batch) -> Written:
+        """Write a batch, and with it what was forsaken."""
+        with self.lock:
+            forsaken, self._forsaken = self._forsaken, []
+        batch.abandoned = forsaken
+        try:
+            written = self.journal.commit(batch)
+        except Unavailable:  # nothing was written; after any other error nobody knows, and the next attempt looks
+            with self.lock:
+                self._forsaken = [*forsaken, *self._forsaken]
+            raise
+        self._note(forsaken, written)
+        if self._watch is not None:
+            self._watch.landed(written.state, batch.concluded, written.record_ids)
+        for item in batch.concluded:
+            self.free_lane(item.started.lane)
+        return written
+
+    def forsake(self, started: Started) -> None:
+        """Note a call that nobody will conclude. Writes nothing: it may be told while memory is cleaned up."""
+        with self.lock:
+            self._forsaken.append(started)
+
+    def take_lane(self) -> int:
+        """Return a place for a start mark that no call of this attempt holds."""
+        with self.lock:
+            if self._free_lanes:
+                return self._free_lanes.pop()
+            if self._next_lane >= MAX_LANES:
+                raise Misuse(f"run {self._run_id!r} has {MAX_LANES:,} calls in flight", code="too_many_calls")
+            self._next_lane += 1
+            return self._next_lane - 1
+
+    def free_lane(self, lane: int) -> None:
+        """Give a place back."""
+        with self.lock:
+            self._free_lanes.append(lane)
+
+    def guarded(self, act: Callable[[], T]) -> T:
+        """Return what `act` returns; errors of ours after which this attempt may not go on halt it."""
+        try:
+            return act()
+        except (Refused, Tampered, Uncertain, NotAdmitted) as error:
+            self.halt(error)
+            raise
+
+    def halt(self, error: LedgerError) -> None:
+        """Let nothing go on: who swallows the error gets it again. A person's decision takes the place of another."""
+        with self.lock:
+            if self.halted is None or isinstance(error, RunCancelled | RunQuarantined):
+                self.halted = error
+
+    def _note(self, forsaken: Sequence[Started], written: Written) -> None:
+        with self.lock:
+            self.last_id = max(self.last_id, written.last_id)
+            for started, record_id in zip(forsaken, written.left_ids, strict=True):
+                self._free_lanes.append(started.lane)
+                self._history.note_abandoned(
+                    started.identity.key, record_id, unknown=not started.repeatable, after=started.after
+                )
