@@ -27,6 +27,7 @@ from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
 from agent_run_ledger.runs.calls import CallIdentity, identify_call
 from agent_run_ledger.runs.commits import Commits
+from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.frames import Equal, Frame
 from agent_run_ledger.runs.history import Fate, Found, History
@@ -129,6 +130,7 @@ class DynamicSession:
     def enter(self, frame: Frame, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall:
         """Note a call and give it its identity. Reads and writes nothing."""
         self._check_open()
+        frame.check_open()
         self._check_name(step)
         bound = bind_arguments(step, args, kwargs)
         scope, text = frame.scope, call_key(step, bound, args, kwargs)
@@ -148,7 +150,7 @@ class DynamicSession:
             identity=identity,
             body=_body(step, args, kwargs),
             shared=text is not None,
-            inner=Frame(self, None, call=identity),
+            inner=Frame(self, None, call=identity, outer=frame),
             once=step.shape in (Shape.GENERATOR, Shape.ASYNC_GENERATOR),
         )
         with self._lock:
@@ -163,7 +165,8 @@ class DynamicSession:
         """Start the next try of a call."""
         tries = 1 if call.started is None else call.started.tries + 1
         call.body = _body(call.step, call.body.args, call.body.kwargs)
-        call.inner = Frame(self, None, call=call.identity)
+        call.inner.shut()
+        call.inner = Frame(self, None, call=call.identity, outer=call.frame)
         self._commits.guarded(lambda: self._start(call, tries))
 
     def scope_within(self, identity: CallIdentity) -> bytes:
@@ -189,8 +192,9 @@ class DynamicSession:
             call.frame.give_back(call.equal, call.identity.occurrence)
 
     def exit(self, call: OpenCall) -> None:
-        """Note that a call was answered, or never will be."""
+        """Note that a call was answered, or never will be: nothing more is called in its body."""
         call.frame.end(call.equal)
+        call.inner.shut()
         with self._lock:
             self._open.pop(id(call), None)
 
@@ -217,12 +221,15 @@ class DynamicSession:
             error = self._completed(name, [])
             self._commits.halt(error)
             raise error
+        place = CURRENT.set(None)  # a step called in there would be asked for in no restart
         try:
             made = make()
             packed = codecs.pack(made, limit_bytes=self.context.limit_bytes)
         except BaseException:
             frame.give_back(equal, identity.occurrence)
             raise
+        finally:
+            CURRENT.reset(place)
         if identity.scope:
             with self._lock:
                 self._made[identity.key] = packed.decoded
@@ -268,7 +275,7 @@ class DynamicSession:
                 if call.marked and call.started is not None:
                     call.marked = False
                     self._commits.forsake(call.started)
-            left_over = self._history.recorded.left_over
+            left_over = self._history.recorded.left_over(ROOT)
         if failure is None and left_over:
             log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
         batch = Batch(end_state=RunState.COMPLETED)
@@ -363,6 +370,7 @@ class DynamicSession:
 
     def _conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
         journal, started = self._commits.journal, call.started
+        call.frame.check_open()
         if started is None or not call.marked:
             raise Superseded(f"step {call.step.name!r} ended after run {self.run_id!r} was left: not recorded")
         ended = ending_of(outcome, run_id=self.run_id, at_ms=started.at_ms, limit_bytes=self.context.limit_bytes)

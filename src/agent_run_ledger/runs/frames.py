@@ -22,10 +22,17 @@ class Frame:
     ever conclude gives its number back. Thread-safe.
     """
 
-    __slots__ = ("_call", "_free", "_groups", "_lock", "_next", "_open", "_scope", "session")
+    __slots__ = ("_call", "_free", "_groups", "_lock", "_next", "_open", "_outer", "_scope", "_shut", "session")
 
-    def __init__(self, session: DynamicSession, scope: bytes | None, *, call: CallIdentity | None = None) -> None:
-        """`scope` None: that of the body of `call`, made when it is first asked for."""
+    def __init__(
+        self,
+        session: DynamicSession,
+        scope: bytes | None,
+        *,
+        call: CallIdentity | None = None,
+        outer: Frame | None = None,
+    ) -> None:
+        """`scope` None: that of the body of `call`, made when it is first asked for. `outer`: what it lies in."""
         self.session = session
         self._scope = scope
         self._call = call
@@ -34,6 +41,8 @@ class Frame:
         self._free: dict[Equal, list[int]] = {}
         self._open: set[Equal] = set()
         self._groups = 0
+        self._outer = outer
+        self._shut = False
 
     @property
     def scope(self) -> bytes:
@@ -89,4 +98,18 @@ class Frame:
 
     def branch(self, group: int, number: int) -> Frame:
         """Return the scope of one branch."""
-        return Frame(self.session, branch_scope(self.scope, group, number))
+        return Frame(self.session, branch_scope(self.scope, group, number), outer=self)
+
+    def shut(self) -> None:
+        """Note that the body of this scope was answered for: a thread of it that goes on calls nothing more."""
+        self._shut = True
+
+    def check_open(self) -> None:
+        """Raise Misuse where the body of this scope, or of one around it, was answered for (it timed out, say)."""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame._shut:
+                raise Misuse(
+                    "a step was called, or ended, in the body of a step that had ended before", code="body_over"
+                )
+            frame = frame._outer

@@ -11,6 +11,7 @@ import orjson
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.digests import short_digest
 from agent_run_ledger.kernel.record import Record, RecordKind
+from agent_run_ledger.kernel.scopes import enclosing_call
 from agent_run_ledger.ports import RecordKey, Store
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.differences import deep_difference
@@ -72,10 +73,9 @@ class Recorded:
         """Return the ids of the results of a step in a scope that no call has asked for yet, oldest first."""
         return list(self._unconsumed.get((scope, name), ()))
 
-    @property
-    def left_over(self) -> int:
-        """How many results no call has asked for."""
-        return sum(map(len, self._unconsumed.values()))
+    def left_over(self, scope: bytes) -> int:
+        """Return how many results no call has asked for of those in the body that `scope` is of, calls in it aside."""
+        return sum(len(ids) for (place, _), ids in self._unconsumed.items() if enclosing_call(place) == scope)
 
     def why_not(self, identity: CallIdentity, sources: Sources) -> list[str] | None:
         """Return the paths in which this call differs from the latest unconsumed record of its step; None without one.
