@@ -82,13 +82,13 @@ class Run:
         return self._value(f"run.{name}", fn)
 
     def _value(self, name: str, fn: Callable[[], T]) -> T:
-        return self._session.value(self._frame(), name, fn, in_background=self._on_loop)
+        return self._session.value(self._frame(), name, fn, in_background=self._is_on_loop())
 
     def _branch(self, jobs: Sequence[Job | Awaitable[Any]], limit: int | None) -> Any:
         at_once = self._max_parallel if limit is None else limit
         check_limit(at_once)
         frame = self._frame()
-        if self._on_loop:
+        if self._is_on_loop():
             return on_loop(frame, jobs, limit=at_once)
         for job in jobs:
             if not callable(job):
@@ -98,6 +98,18 @@ class Run:
                     hint="gather(lambda: search('a'), ...); awaitables need `async with ledger.run(...)`",
                 )
         return in_threads(frame, jobs, limit=at_once)  # type: ignore[arg-type]
+
+    def _is_on_loop(self) -> bool:
+        """Return whether this is the event loop of an async run, and not a thread that a sync function of it runs in."""
+        if not self._on_loop:
+            return False
+        import asyncio
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return True
 
     def _frame(self) -> Frame:
         place = CURRENT.get()
