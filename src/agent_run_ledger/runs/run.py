@@ -100,7 +100,7 @@ class Run:
         return in_threads(frame, jobs, limit=at_once)  # type: ignore[arg-type]
 
     def _is_on_loop(self) -> bool:
-        """Return whether this is the event loop of an async run, and not a thread that a sync function of it runs in."""
+        """Return whether this is the event loop of an async run, and no thread that a sync function of it runs in."""
         if not self._on_loop:
             return False
         import asyncio
