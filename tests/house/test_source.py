@@ -26,6 +26,9 @@ BAD = [
     (rules.no_assert, "assert True\n"),
     (rules.no_code_from_bytes, "import pickle\n"),
     (rules.no_code_from_bytes, "def f():\n    from marshal import loads\n"),
+    (rules.no_code_from_bytes, "import marshal\n"),
+    (rules.no_code_from_bytes, "from marshal import dumps, loads\n"),
+    (rules.no_code_from_bytes, "from pickle import dumps\n"),
     (rules.no_code_from_bytes, "eval('1')\n"),
     (rules.no_code_from_bytes, "exec('1')\n"),
     (rules.no_sql, "q = 'SELECT 1'\n"),
@@ -52,6 +55,7 @@ GOOD = [
         "said = 'begin again', 'Update the run', 'select one', 'Commit failed', 'with', 'created'\n",
     ),
     (rules.no_sql, "said = 'SELECT', 'END record', 'COMMIT failed'\n"),
+    (rules.no_code_from_bytes, "from marshal import dumps\n"),
     (rules.no_code_from_bytes, "connection.exec('x')\nast.literal_eval('1')\n"),
     (rules.one_opener, "from agent_run_ledger.store import apsw_notes\n"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final, cast
 
 import orjson
@@ -15,7 +16,7 @@ from agent_run_ledger.codecs.tagging import STRICT, Writer, plain_bytes, tagged_
 from agent_run_ledger.codecs.untagging import decode
 from agent_run_ledger.errors import Tampered, Unstorable
 from agent_run_ledger.kernel.canonical import Json, NotCanonical
-from agent_run_ledger.kernel.digests import value_sha256
+from agent_run_ledger.kernel.digests import VALUE_DOMAIN, element_sha256s, value_sha256
 
 RAW: Final = 0
 ZLIB: Final = 1
@@ -116,12 +117,31 @@ def value_digest(value: object) -> bytes:
 
     Raises NotFinite with the path of a NaN or an infinity, and Unstorable as `encode` does.
     """
+    if type(value) is str:
+        try:
+            return sha256(VALUE_DOMAIN + orjson.dumps(value)).digest()  # what canonical() writes for any text
+        except TypeError:  # a lone surrogate
+            return value_sha256(tree(value))
     if is_plain(value, for_digest=True):
         try:
             return value_sha256(value)
         except NotCanonical:  # a lone surrogate, which the tree tags
             pass
     return value_sha256(tree(value))
+
+
+def element_digest(value: object) -> bytes:
+    """Return the 32-byte digest that `value` has as an element: `value_digest` of a list is the chain of these.
+
+    A list within a list is no chain of its own. Raises what `value_digest` raises, with paths that begin at `$[0]`.
+    """
+    alone: list[object] = [value]
+    if is_plain(alone, for_digest=True):
+        try:
+            return element_sha256s(cast("list[object]", alone))[0]
+        except NotCanonical:  # a lone surrogate, which the tree tags
+            pass
+    return element_sha256s(cast("list[Json]", tree(alone)))[0]
 
 
 def _plain_sha256(value: Json, max_nodes: int) -> bytes:

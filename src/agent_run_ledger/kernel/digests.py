@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final, cast
 
-from agent_run_ledger.kernel.canonical import NotCanonical, canonical
+from agent_run_ledger.kernel.canonical import Json, NotCanonical, canonical, canonical_of_ascii
 
 VALUE_DOMAIN: Final = b"agent-run-ledger/value/v1\n"
 LIST_DOMAIN: Final = b"agent-run-ledger/list/v1\n"
 FINGERPRINT_DOMAIN: Final = b"agent-run-ledger/fingerprint/v1\n"
 FINGERPRINT_VERSION: Final = 1
+TAG_CHARACTERS: Final = 4
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
@@ -52,14 +53,17 @@ def fingerprint(*, name: str, version: str, inputs: Mapping[str, bytes], environ
 
     `inputs` has one digest per bound parameter, `environment` one per declared key. The order of both does not count.
     """
-    statement = {
+    statement: Json = {
         "environment": {key: digest.hex() for key, digest in environment.items()},
         "inputs": {parameter: digest.hex() for parameter, digest in inputs.items()},
         "name": name,
         "v": FINGERPRINT_VERSION,
         "version": version,
     }
-    return sha256(FINGERPRINT_DOMAIN + canonical(statement)).digest()
+    for text in (*inputs, *environment, name, version):
+        if type(text) is not str or not text.isascii():
+            return sha256(FINGERPRINT_DOMAIN + canonical(statement)).digest()
+    return sha256(FINGERPRINT_DOMAIN + canonical_of_ascii(statement)).digest()
 
 
 def short_digest(salt: bytes, path: str, digest: bytes) -> str:
@@ -68,5 +72,17 @@ def short_digest(salt: bytes, path: str, digest: bytes) -> str:
     They are the first 8 bytes of SHA-256(salt ‖ path in UTF-8 ‖ 0x00 ‖ digest) in base64url (RFC 4648) without
     padding. Compare only under one salt: the salt goes when its record is erased, and the guessing with it.
     """
-    tag = sha256(b"%b%b\0%b" % (salt, path.encode("utf-8"), digest)).digest()
-    return b2a_base64(tag[:8], newline=False).translate(_URL_SAFE, b"=").decode("ascii")
+    return b2a_base64(_salted(salt, path, digest)[:8], newline=False).translate(_URL_SAFE, b"=").decode("ascii")
+
+
+def path_tags(salt: bytes, digests: Iterable[tuple[str, bytes]]) -> str:
+    """Return the first TAG_CHARACTERS of `short_digest(salt, path, digest)` for each (path, digest), joined.
+
+    24 bits tell with good odds whether a value changed, where something else has to decide whether it did.
+    """
+    tags = b"".join(_salted(salt, path, digest)[:3] for path, digest in digests)
+    return b2a_base64(tags, newline=False).translate(_URL_SAFE).decode("ascii")
+
+
+def _salted(salt: bytes, path: str, digest: bytes) -> bytes:
+    return sha256(b"%b%b\0%b" % (salt, path.encode("utf-8"), digest)).digest()

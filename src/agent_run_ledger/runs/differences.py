@@ -21,6 +21,11 @@ def deep_difference(before: object, now: object, path: str = "") -> str | None:
         return None if before == now else path
 
 
+def entry_path(path: str, key: object) -> str:
+    """Return the path of a mapping's entry below `path`."""
+    return f"{path}.{key}" if isinstance(key, str) and is_text(key) else f"{path}[{key!r}]"
+
+
 def is_text(words: str) -> bool:
     """Return whether a string can be written as UTF-8, which one with a lone surrogate cannot."""
     try:
@@ -32,7 +37,7 @@ def is_text(words: str) -> bool:
 
 def _in_mappings(before: Mapping[object, object], now: Mapping[object, object], path: str) -> str | None:
     for key in {**before, **now}:
-        place = f"{path}.{key}" if isinstance(key, str) and is_text(key) else f"{path}[{key!r}]"
+        place = entry_path(path, key)
         if key not in before or key not in now:
             return place
         found = deep_difference(before[key], now[key], place)

@@ -22,19 +22,19 @@ from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.scopes import ROOT, call_scope, keyed_scope
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RecordKey
-from agent_run_ledger.runs.arguments import argument_digests, bind_arguments, call_key
+from agent_run_ledger.runs.arguments import bind_arguments, call_key
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
-from agent_run_ledger.runs.calls import CallIdentity, identify_call
+from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed_warning, identify_call
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.current import CURRENT
+from agent_run_ledger.runs.divergence import difference_from, diverged_call
 from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.frames import Equal, Frame
 from agent_run_ledger.runs.history import Fate, Found, History
 from agent_run_ledger.runs.journal import Batch, Concluded, Journal, Started, Written
 from agent_run_ledger.runs.leaf_check import check_against_leaf
 from agent_run_ledger.runs.opened_run import OpenedRun
-from agent_run_ledger.runs.pipeline import diverged
 from agent_run_ledger.runs.resolver import environment_digests
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
 from agent_run_ledger.runs.stopped import stopped
@@ -110,6 +110,7 @@ class DynamicSession:
         self._closed = False
         self._steps: dict[str, Step[..., Any]] = {}
         self._environments: dict[str, Mapping[str, bytes]] = {}
+        self._digests = codecs.DigestCache()
         self._open: dict[int, OpenCall] = {}
         self._used: set[int] = set()
         self._made: dict[tuple[bytes, str, bytes, int], Any] = {}
@@ -136,7 +137,7 @@ class DynamicSession:
         scope, text = frame.scope, call_key(step, bound, args, kwargs)
         if text is not None:
             scope = keyed_scope(self.opened.scope_key, scope, step.name, text)
-        identity = identify_call(step, argument_digests(step, bound), self._environment(step), scope=scope)
+        identity = identify_call(step, bound, self._environment(step), cache=self._digests, scope=scope)
         equal = (step.name, identity.fingerprint if text is None else scope + identity.fingerprint)
         number = frame.begin(equal, interchangeable=step.interchangeable)
         identity.occurrence = number if text is None else 0
@@ -333,12 +334,13 @@ class DynamicSession:
         with self._lock:
             if self._history.was_begun(identity.key):
                 return []
-            paths = self._history.recorded.why_not(identity, {})
-        if paths is None:
+            unused = self._history.recorded.unconsumed(identity.scope, identity.name)
+        if not unused:
             return []
+        difference = difference_from(self.context.store, unused, identity, self.context.clock.now_ms())
         if self._journal is not None and (call.step.on_change or self._on_change) is OnChange.REFUSE:
-            raise diverged(self.run_id, call.step.name, paths)
-        return paths
+            raise diverged_call(self.run_id, call.step.name, difference)
+        return list(difference.paths)
 
     def _completed(self, name: str, paths: list[str]) -> Refused:
         changed = f": {', '.join(paths)} changed" if paths else ""
@@ -373,6 +375,7 @@ class DynamicSession:
         call.frame.check_open()
         if started is None or not call.marked:
             raise Superseded(f"step {call.step.name!r} ended after run {self.run_id!r} was left: not recorded")
+        self._warn_of_changes(call)
         ended = ending_of(outcome, run_id=self.run_id, at_ms=started.at_ms, limit_bytes=self.context.limit_bytes)
         item = journal.conclude(started, ended, because=call.because, code=call.step.code)
         failure, retries = ended.failure, 0 if call.once else call.step.retries
@@ -397,6 +400,13 @@ class DynamicSession:
         if ended.failure is None and ended.packed is not None:
             return Answer(value=ended.packed.decoded)
         return Answer(error=ended.failure)
+
+    def _warn_of_changes(self, call: OpenCall) -> None:
+        given = call.identity.given
+        if given is not None:
+            changed = changed_arguments(call.identity.arguments, given.values, cache=self._digests)
+            if changed:
+                log.warning(changed_warning(self.run_id, call.step.name, changed))
 
     def _note(self, call: OpenCall, item: Concluded, written: Written) -> None:
         identity, after, record_id = call.identity, item.started.after, written.record_ids[0]

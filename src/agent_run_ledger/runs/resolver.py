@@ -29,7 +29,10 @@ class Resolver:
     def identity(self, index: int, result_digest: Callable[[int], bytes]) -> CallIdentity:
         """Return the identity of a step's call; `result_digest` is asked for every result it takes."""
         arguments: dict[str, bytes] = {}
+        ignored = self.steps[index].ignore
         for parameter, source in self.plan.bindings[index].arguments:
+            if parameter.name in ignored:
+                continue
             if isinstance(source, InputSource):
                 arguments[parameter.name] = self.inputs.digests[source.name]
             elif isinstance(source, ResultSource):

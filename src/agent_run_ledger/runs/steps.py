@@ -14,6 +14,7 @@ from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.binding import Parameter, ParameterKind, StepSpec
 from agent_run_ledger.kernel.code_digest import digest_of
+from agent_run_ledger.runs.arguments import check_ignored, check_key
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.differences import is_text
 
@@ -24,6 +25,7 @@ MAX_SECONDS = 1_000_000_000
 """The longest wait a setting may ask for: some thirty years, which every platform's clock can hold."""
 
 Environment = Mapping[str, object] | Callable[[], Mapping[str, object]] | None
+Key = str | Callable[..., str] | None
 
 _KINDS: dict[object, ParameterKind] = {
     inspect.Parameter.POSITIONAL_ONLY: "positional_only",
@@ -75,11 +77,11 @@ class Step(Generic[P, R]):
     `retry_base_s` up to `retry_cap_s` seconds.
     `timeout_s`: seconds until StepTimeout. A sync body's thread goes on and its late result is discarded; an async
     body is cancelled, and one that ignores that is waited for. `on_change`: "rerun" or "refuse", the run's own
-    setting by default.
+    setting by default. `ignore`: names of parameters that say nothing about the result (a client, a logger): they do
+    not enter the fingerprint.
 
     In a dynamic run: `key`: a template over the arguments ("user-{user_id}") or a function of them; calls of one key
     are one call, whatever their order. `interchangeable`: equal calls may be open at once, and may swap results.
-    `ignore`: names of parameters that say nothing about the result (a client, a logger).
     """
 
     repeatable = True
@@ -99,7 +101,7 @@ class Step(Generic[P, R]):
         retry_cap_s: float = 30.0,
         timeout_s: float | None = None,
         on_change: str | None = None,
-        key: str | Callable[..., str] | None = None,
+        key: Key = None,
         interchangeable: bool = False,
         ignore: Iterable[str] = (),
     ) -> None:
@@ -114,13 +116,16 @@ class Step(Generic[P, R]):
         self.retry_cap_s: float = retry_cap_s
         self.timeout_s: float | None = timeout_s
         self.on_change: OnChange | None = None if on_change is None else parse_on_change(on_change)
-        self.key: str | Callable[..., str] | None = key
-        self.interchangeable: bool = bool(interchangeable)
-        self.ignore: frozenset[str] = frozenset(ignore)
+        self.key: Key = key
+        self.interchangeable: bool = interchangeable
         self._check_settings()
         self.shape: Shape = _shape(fn)
         self.parameters, self.defaults = _parameters(fn, self.name)
         self.plainly_positional: bool = all(p.kind in ("positional", "positional_only") for p in self.parameters)
+        self.parameter_names: tuple[str, ...] = tuple(p.name for p in self.parameters)
+        self.required_count: int = sum(p.required for p in self.parameters)
+        self.ignore: frozenset[str] = check_ignored(ignore, self.parameters, self.name)
+        check_key(key, self.parameter_names, self.name)
         self.code: bytes = digest_of(fn)
         self.__doc__ = getattr(fn, "__doc__", None)
         self.__name__ = self.function_name
@@ -177,6 +182,8 @@ class Step(Generic[P, R]):
             wrong = "needs 0 <= retry_base_s <= retry_cap_s, in seconds"
         elif self.timeout_s is not None and not (_is_seconds(self.timeout_s) and self.timeout_s > 0):
             wrong = f"needs timeout_s above 0 and at most {MAX_SECONDS:,} seconds"
+        elif not isinstance(self.interchangeable, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            wrong = "needs True or False as interchangeable"
         if wrong is not None:
             raise Misuse(f"step {self.name!r} {wrong}", code="bad_step")
 
