@@ -61,7 +61,8 @@ def test_the_json_says_all_of_it(arl: Arl, store: Path) -> None:
     said = arl("erase", "done", "--step", "review", *WHY, "--yes", "--db", store, "--json").json
     assert {**said, "kept": "", "not_reached": "", "payload_bytes": 0} == {
         "run_id": "done", "event": "erase", "steps": ["judge", "publish", "review"], "dependants": ["judge", "publish"],
-        "records": 3, "payload_bytes": 0, "forks": [], "kept": "", "not_reached": "", "scrubbed": True,
+        "records": 3, "payload_bytes": 0, "forks": [], "children": [], "waiting": [],
+        "kept": "", "not_reached": "", "scrubbed": True,
         "reason": "asked to", "actor": "ann",
     }  # fmt: skip
     shown = arl("runs", "show", "done", "--db", store, "--json", "--payloads").json

@@ -106,7 +106,7 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
         "bench", "version", "runs",
     }  # fmt: skip
     assert listed("runs") == {
-        "list", "show", "explain", "watch", "fork", "quarantine", "release", "takeover", "cancel",
+        "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel",
     }  # fmt: skip
     assert "..." not in arl("--help").out.split("Commands:")[1]
 

@@ -43,6 +43,8 @@ def test_the_json_of_a_fork_names_each_record(arl: Arl, store: Path) -> None:
         "run_uid": shown["run_uid"],
         "from_step": "review",
         "records": [{"step": "fetch", "record_id": fetch}],
+        "calls": [],
+        "others": [],
     }
     assert (made["state"], made["runs"]) == ("suspended", ["review", "judge", "publish"])
     assert len(bytes.fromhex(made["run_id"])) == 16

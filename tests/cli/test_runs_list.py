@@ -30,7 +30,7 @@ def test_json_has_the_documented_shape(arl: Arl, store: Path) -> None:
     dead = runs[ALL_RUNS[::-1].index("dead")]
     assert set(dead) == {
         "run_id", "run_uid", "state", "reason", "live_attempt", "attempt", "generation", "steps_recorded",
-        "steps_total", "forked_from", "erased", "holder", "created_at", "updated_at",
+        "steps_total", "forked_from", "erased", "holder", "created_at", "updated_at", "kind", "parent", "children",
     }  # fmt: skip
     assert (dead["state"], dead["live_attempt"], dead["steps_recorded"], dead["steps_total"]) == (
         "running",

@@ -154,11 +154,11 @@ def test_json_keeps_what_is_unknown_null(arl: Arl, spent: Path) -> None:
     }  # fmt: skip
     assert told == {
         "run": "dead", "since": None, "by": "step", "spent": empty, "restored": empty,
-        "uncertain": {"calls": 1, "repeated": 0, "estimate": empty}, "runs": 1, "running_calls": 0,
+        "uncertain": {"calls": 1, "repeated": 0, "unknown": 0, "estimate": empty}, "runs": 1, "running_calls": 0,
         "silent_records": 0,
         "rows": [
             {"key": "a", "spent": empty, "restored": empty,
-             "uncertain": {"calls": 1, "repeated": 0, "estimate": empty}},
+             "uncertain": {"calls": 1, "repeated": 0, "unknown": 0, "estimate": empty}},
         ],
     }  # fmt: skip
     ticket = arl("usage", "ticket", "--db", spent, "--json").json["spent"]

@@ -320,3 +320,26 @@ def test_an_erased_record_still_says_what_it_used(new_ledger: New) -> None:
 
     store.transact(op(), erase)
     assert account_of_run(store, row).total == before.total
+
+
+def test_runs_within_a_run_are_accounted_on_their_own_or_with_it(new_ledger: New) -> None:
+    ledger = new_ledger("r1")
+
+    @ledger.step
+    def ask(tokens: int) -> int:
+        report_usage(model="m", input_tokens=tokens, output_tokens=0)
+        return tokens
+
+    with ledger.run(n=1):
+        ask(1)
+        with ledger.run(n=2):
+            ask(10)
+            with ledger.run(n=3):
+                ask(100)
+    bound = ledger.bind("r1")
+    own, family = bound.usage(), bound.usage(by="run", children=True)
+    assert own is not None
+    assert family is not None
+    assert (own.total.spent.tokens, own.runs) == (1, 1)
+    assert (family.total.spent.tokens, family.runs) == (111, 3)
+    assert [entry.spent.tokens for entry in family.rows.values()] == [1, 10, 100]

@@ -7,6 +7,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -409,6 +410,27 @@ def test_what_an_interrupt_left_behind_is_ended_and_the_next_attempt_says_what_i
     (event,) = after.span("invoke_workflow").events
     assert event.name == "agent_run_ledger.call.abandoned"
     assert dict(event.attributes or {}) == {"agent_run_ledger.step.name": "second", "agent_run_ledger.run.attempt": 1}
+
+
+def test_an_outcome_that_nobody_knows_is_told_apart(new_ledger: New) -> None:
+    for attempt in range(2):
+        seen = Seen()
+        ledger = new_ledger(observers=[seen.observer])
+
+        @ledger.tool
+        def send(to: str, fails: bool = attempt == 0) -> str:
+            if fails:
+                raise KeyboardInterrupt
+            return to
+
+        with suppress(KeyboardInterrupt), ledger.run():
+            send("ann")
+    (event,) = seen.span("invoke_workflow").events
+    assert dict(event.attributes or {}) == {
+        "agent_run_ledger.step.name": "send",
+        "agent_run_ledger.run.attempt": 1,
+        "agent_run_ledger.call.outcome_unknown": True,
+    }
 
 
 def test_a_usage_that_cannot_be_read_still_ends_the_span(new_ledger: New, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -302,3 +302,23 @@ def test_the_text_of_the_gauges_is_what_the_clients_parser_reads() -> None:
         ("agent_run_ledger_store_bytes", ("file", "wal")): 0,
     }
     assert [family.name for family in families(gauges)] == list(dict.fromkeys(name for name, *_ in read))
+
+
+def test_outcomes_that_nobody_knows_are_told_apart(new_ledger: New) -> None:
+    seen = Seen()
+    for attempt in range(2):
+        ledger = new_ledger(observers=[seen.observer])
+
+        @ledger.tool
+        def send(to: str, fails: bool = attempt == 0) -> str:
+            if fails:
+                raise KeyboardInterrupt
+            return to
+
+        try:
+            with ledger.run():
+                send("ann")
+        except KeyboardInterrupt:
+            assert seen.value("unknown_outcomes_total") == 0
+    assert seen.value("abandoned_calls_total") == 1
+    assert seen.value("unknown_outcomes_total") == 1

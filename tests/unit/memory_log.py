@@ -260,6 +260,26 @@ class Story:
         record = replace(self.record(RecordKind.DECISION), name=name, payload=json.dumps(content).encode())
         return self.log.commit((self.change("step", "recorded", "erased"), record), run_row_id=self.row_id)
 
+    def leave_unknown(self) -> int:
+        """Leave one open call with an unknown outcome; return the id of its record."""
+        written = (self.change("step", "started", "unknown"), self.record(RecordKind.ABANDONED))
+        index = self.log.commit(written, run_row_id=self.row_id)
+        self.open.pop()
+        self._mark()
+        return index << 16
+
+    def resolve(self, place: object, *kinds: RecordKind) -> int:
+        """Resolve the call of a record, with outcomes of these kinds behind the decision."""
+        said = json.dumps({"event": "resolve", "record": place}).encode()
+        written: list[tuple[Change, Record | None]] = [
+            (
+                self.change("step", "unknown", "resolved"),
+                replace(self.record(RecordKind.DECISION), name="resolve", payload=said),
+            )
+        ]
+        written += [(self.change("step", "resolved", STATES[kind]), self.record(kind)) for kind in kinds]
+        return self.log.commit(*written, run_row_id=self.row_id)
+
     def _put(self, **fields: Any) -> None:
         row = self.log.rows.get(self.run_id) or RunRow(
             row_id=self.row_id,

@@ -94,6 +94,7 @@ def test_every_cell_of_a_call() -> None:
     for old, new, kind in itertools.product([*CallState, "other"], [*CallState, "other"], [None, *RecordKind]):
         replay = begun()
         replay.tracks["r"].in_flight = 1
+        replay.tracks["r"].unknown, replay.tracks["r"].resolved_id = frozenset({5}), (7 << 16) - 1
         if step_change(replay, str(old), str(new), kind) == []:
             accepted.add((str(old), str(new), kind))
     assert accepted == {
@@ -108,6 +109,74 @@ def test_every_cell_of_a_call() -> None:
         ("resolved", "failed", K.ERROR),
         ("recorded", "erased", K.DECISION),
     }
+
+
+def unknown_at(*record_ids: int, state: str = "running") -> Replay:
+    """A run with calls whose outcomes are unknown, in a state."""
+    replay = begun()
+    for record_id in record_ids:
+        replay.tracks["r"].in_flight += 1
+        assert replay.step_change("r", "started", "unknown", 1, kind=K.ABANDONED, record_id=record_id) == []
+    replay.tracks["r"].state = state
+    return replay
+
+
+def resolve(replay: Replay, record_id: int, resolves: int | None) -> list[str]:
+    return replay.step_change("r", "unknown", "resolved", 1, kind=K.DECISION, record_id=record_id, resolves=resolves)
+
+
+def outcome(replay: Replay, record_id: int, new: str = "recorded") -> list[str]:
+    kind = K.RESULT if new == "recorded" else K.ERROR
+    return replay.step_change("r", "resolved", new, 1, kind=kind, record_id=record_id)
+
+
+@pytest.mark.parametrize("state", RunState)
+@pytest.mark.parametrize("new", ["recorded", "failed"])
+def test_a_resolution_and_its_outcome_come_in_any_state_and_conclude_no_call(state: RunState, new: str) -> None:
+    replay = unknown_at(5, state=str(state))
+    replay.tracks["r"].in_flight = 2
+    assert resolve(replay, 7 << 16, 5) == []
+    assert outcome(replay, 7 << 16 | 1, new) == []
+    track = replay.tracks["r"]
+    assert (track.in_flight, track.state, track.unknown, track.last_leaf) == (2, str(state), frozenset(), 7)
+
+
+@pytest.mark.parametrize(
+    ("standing", "resolves", "wrong"),
+    [((), 5, True), ((), None, True), ((5,), 6, True), ((5,), -1, True), ((5, 6), 6, False), ((5,), None, False)],
+)
+def test_only_a_call_whose_outcome_is_unknown_is_resolved(
+    standing: tuple[int, ...], resolves: int | None, wrong: bool
+) -> None:
+    assert bool(resolve(unknown_at(*standing), 7 << 16, resolves)) is wrong
+
+
+def test_a_call_is_resolved_once() -> None:
+    replay = unknown_at(5, 6)
+    assert resolve(replay, 7 << 16, 5) == []
+    assert resolve(replay, 8 << 16, 5) == ["a call was resolved whose outcome was not unknown, or not any more"]
+    assert resolve(replay, 9 << 16, 6) == []
+
+
+@pytest.mark.parametrize("place", [7 << 16, 7 << 16 | 2, 8 << 16, 8 << 16 | 1])
+def test_an_outcome_stands_right_behind_its_resolution(place: int) -> None:
+    replay = unknown_at(5)
+    assert resolve(replay, 7 << 16, 5) == []
+    assert "right behind its resolution" in outcome(replay, place)[0]
+
+
+def test_a_resolution_has_one_outcome_and_none_comes_without_one() -> None:
+    replay = unknown_at(5)
+    assert outcome(replay, 6 << 16)[0].endswith("right behind its resolution")
+    assert resolve(replay, 7 << 16, 5) == []
+    assert outcome(replay, 7 << 16 | 1) == []
+    assert outcome(replay, 7 << 16 | 1, "failed") != []
+    assert outcome(replay, 7 << 16 | 2) != []
+
+
+def test_an_unknown_outcome_concludes_a_call_in_flight() -> None:
+    replay = begun()
+    assert step_change(replay, "started", "unknown", K.ABANDONED) == ["a call was concluded that was not in flight"]
 
 
 @pytest.mark.parametrize("state", RunState)

@@ -37,6 +37,7 @@ def entry_json(entry: Entry) -> dict[str, object]:
         "uncertain": {
             "calls": uncertain.calls,
             "repeated": uncertain.repeated,
+            "unknown": uncertain.unknown,
             "estimate": total_json(uncertain.estimate),
         },
     }

@@ -103,6 +103,12 @@ def _on_doubt(uncertain: Uncertain) -> Iterator[str]:
         "were started, and nothing says how they ended"
     )  # fmt: skip
     yield f"uncertain: {counted(uncertain.calls, 'call')} of steps {began}."
+    if uncertain.unknown:
+        have = "has" if uncertain.unknown == 1 else "have"
+        yield (
+            f"{counted(uncertain.unknown, 'call')} of them {have} an unknown outcome: `arl runs show RUN` names what "
+            "may have happened, and `arl runs resolve RUN CALL` settles it."
+        )
     if uncertain.repeated:
         yield f"{_about()}: what {counted(uncertain.repeated, 'repetition')} used; the calls themselves may differ."
 

@@ -20,6 +20,7 @@ from agent_run_ledger.cli.runs_decide import cancel, quarantine, release, takeov
 from agent_run_ledger.cli.runs_explain import explain
 from agent_run_ledger.cli.runs_fork import fork
 from agent_run_ledger.cli.runs_list import list_command
+from agent_run_ledger.cli.runs_resolve import resolve
 from agent_run_ledger.cli.runs_show import show
 from agent_run_ledger.cli.runs_watch import watch
 from agent_run_ledger.cli.sql import sql
@@ -57,6 +58,7 @@ RUN_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("explain", explain, "Say what each attempt restored and ran, and why."),
     ("watch", watch, "Follow a run until it ends."),
     ("fork", fork, "Make a new run that goes on from a step."),
+    ("resolve", resolve, "Say what became of a call with an unknown outcome."),
     ("quarantine", quarantine, "Refuse every start until a release."),
     ("release", release, "Let a quarantined run go on."),
     ("takeover", takeover, "Take a stuck run over from its attempt."),

@@ -78,6 +78,10 @@ def question(plan: Plan) -> str:
     lines.append("This cannot be undone. Erased calls are refused, never run again.")
     if plan.forks:
         lines.append(f"Forks of this run keep records of their own: {_named(plan.forks)}.")
+    if plan.children:
+        lines.append(f"Runs that were started within it keep records of their own: {_named(plan.children)}.")
+    if plan.waiting:
+        lines.append(f"It was started within {_named(plan.waiting)}, which is not over and needs it to go on.")
     return "\n".join(lines)
 
 
@@ -127,6 +131,8 @@ def _report(plan: Plan, reason: str, actor: str, payload_bytes: int, *, scrubbed
                 "records": plan.records,
                 "payload_bytes": payload_bytes,
                 "forks": list(plan.forks),
+                "children": list(plan.children),
+                "waiting": list(plan.waiting),
                 "kept": kept,
                 "not_reached": NOT_REACHED,
                 "scrubbed": scrubbed,
@@ -145,4 +151,6 @@ def _report(plan: Plan, reason: str, actor: str, payload_bytes: int, *, scrubbed
     ]
     if plan.forks:
         lines.append(("forks", f"erase on their own what these hold: {_named(plan.forks)}"))
+    if plan.children:
+        lines.append(("within", f"runs started within it, to be erased on their own: {_named(plan.children)}"))
     show_named(lines)

@@ -33,6 +33,13 @@ def run_command(store: Setting, name: str, run_id: str, *options: str) -> str:
     return next_command(store, "runs", name, shell_word(run_id), *options)
 
 
+def resolve_command(store: Setting, run_id: str, call: str, *options: str) -> str:
+    """Return `arl runs resolve RUN CALL OPTIONS`."""
+    if run_id.startswith("-"):
+        return f"{next_command(store, 'runs', 'resolve', *options, operand=run_id)} {call}"
+    return next_command(store, "runs", "resolve", shell_word(run_id), call, *options)
+
+
 def with_store(words: str, store: Setting) -> str:
     """Return the words with `--db` added to every `arl` command in backticks that lacks it."""
     option = " ".join(_db_option(store))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent_run_ledger.cli.account_json import account_json, usage_json
 from agent_run_ledger.cli.words import iso
 from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.scopes import elements
 from agent_run_ledger.ledger.run_view import AttemptView, DecisionView, RunView, StepView
 from agent_run_ledger.ledger.values import ReadValue, read_value
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agent_run_ledger.ledger.account import Account
+    from agent_run_ledger.ledger.call_view import CallView, ChildView
     from agent_run_ledger.ledger.views import RecordView
     from agent_run_ledger.ports import InFlight, Store
     from agent_run_ledger.runs.prefix import Origin, Prefix
@@ -45,7 +47,11 @@ def run_json(
         "decisions": [decision_json(decision) for decision in view.decisions],
         "code_changed": list(view.code_changed),
         "usage": account_json(account),
+        "kind": "pipeline" if view.calls is None else "dynamic",
         "steps": [step_json(step, view, store) for step in view.steps],
+        "calls": [] if view.calls is None else [call_json(call, store) for call in view.calls.calls],
+        "parent": view.parent,
+        "children": [child_json(child) for child in view.children],
         "forked_from": None if view.prefix is None else prefix_json(view.prefix),
         "forks": [
             {"run_id": fork.run_id, "state": str(fork.state), "from_step": fork.from_step} for fork in view.forks
@@ -60,6 +66,8 @@ def prefix_json(prefix: Prefix) -> dict[str, object]:
         "run_uid": prefix.run_uid_hex,
         "from_step": prefix.from_step,
         "records": [{"step": name, "record_id": record_id} for name, record_id in prefix.records.items()],
+        "calls": list(prefix.calls),
+        "others": list(prefix.others),
     }
 
 
@@ -131,6 +139,74 @@ def record_json(record: RecordView, store: Store | None) -> dict[str, object]:
     if store is not None and record.kind in HAS_VALUE:
         found |= _value_json(read_value(store, record.record_id))
     return found
+
+
+def call_json(call: CallView, store: Store | None) -> dict[str, object]:
+    """Return one call of a dynamic run with all its records; with a store, their values too.
+
+    `scope` is where it was made and `inner` the scope within its body, both hex: what was called in it has a `scope`
+    that begins with `inner`.
+    """
+    current = call.current
+    return {
+        "step": call.name,
+        "scope": call.scope.hex(),
+        "scope_path": _path_json(call.scope),
+        "inner": None if call.inner is None else call.inner.hex(),
+        "occurrence": call.occurrence,
+        "own": call.is_own,
+        "state": str(call.standing),
+        "record_id": None if current is None else current.record_id,
+        "unknown": call.unknown_id,
+        "resolved": [
+            {
+                "call": one.call,
+                "decision_id": one.decision_id,
+                "outcome": one.outcome,
+                "reason": one.reason,
+                "actor": one.actor,
+                "at": iso(one.at_ms),
+            }
+            for one in call.resolutions
+        ],
+        "in_flight": None
+        if call.mark is None
+        else {**_mark_json(call.mark), "repeatable": call.mark.repeatable, "after": call.mark.after_record_id},
+        "records": [
+            {
+                **record_json(record, store),
+                "unknown": record.unknown,
+                "resolves": record.resolves,
+                "after": record.after,
+            }
+            for record in call.records
+        ],
+    }
+
+
+def child_json(child: ChildView) -> dict[str, object]:
+    """Return a run that was started within another one."""
+    return {
+        "run_id": child.run_id,
+        "state": str(child.state),
+        "live_attempt": child.live,
+        "results": child.results,
+        "scope": None if child.scope is None else child.scope.hex(),
+        "scope_path": None if child.scope is None else _path_json(child.scope),
+        "record_id": child.start_record_id,
+    }
+
+
+def _path_json(scope: bytes) -> list[dict[str, object]] | None:
+    """Return the elements of a scope from outside in; None for bytes that are none."""
+    try:
+        found = elements(scope)
+    except ValueError:
+        return None
+    return [
+        {"kind": kind.name.lower(), **({} if branch is None else {"group": branch.group, "number": branch.number})}
+        for kind, branch in found
+    ]
 
 
 def duration_ms(record: RecordView) -> int | None:

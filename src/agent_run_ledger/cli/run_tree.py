@@ -10,36 +10,32 @@ from rich.cells import cell_len
 from rich.text import Text
 from rich.tree import Tree
 
-from agent_run_ledger.cli.account_words import account_words, record_tokens
-from agent_run_ledger.cli.next_steps import shell_word
+from agent_run_ledger.cli.account_words import account_words
+from agent_run_ledger.cli.call_tree import add_calls, child_line
 from agent_run_ledger.cli.output import ascii_only, console, text
 from agent_run_ledger.cli.parts import Parts
-from agent_run_ledger.cli.run_json import HAS_VALUE, duration_ms
+from agent_run_ledger.cli.record_lines import add_reasons, add_value, record_line, record_parts
 from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
 from agent_run_ledger.cli.value_text import value_lines, value_note
 from agent_run_ledger.cli.words import (
     MAX_REASON,
     ago_words,
     clean,
-    clean_lines,
     counted,
     duration_words,
     first_line,
     iso,
     listed,
-    size_words,
 )
-from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.run_view import AttemptView, DecisionView, RunView, StepView
 from agent_run_ledger.ledger.step_states import StepState
-from agent_run_ledger.ledger.values import read_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.account import Account
     from agent_run_ledger.ledger.values import ReadValue
-    from agent_run_ledger.ledger.views import RecordView
     from agent_run_ledger.ports import InFlight, Store
 
 _SIGNS: dict[StepState, tuple[str, str, str]] = {
@@ -60,8 +56,20 @@ _GUIDES = 8
 """Columns that the lines of a tree take at the depth of the steps."""
 
 
-def run_tree(view: RunView, store: Store | None, account: Account, kept: Mapping[str, ReadValue] | None = None) -> Tree:
-    """Return the tree of a run with its account and the inputs that were kept; with a store, its values too."""
+def run_tree(
+    view: RunView,
+    store: Store | None,
+    account: Account,
+    setting: Setting,
+    kept: Mapping[str, ReadValue] | None = None,
+    *,
+    everything: bool = False,
+) -> Tree:
+    """Return the tree of a run with its account and the inputs that were kept; with a store, its values too.
+
+    Of many calls beside one another only the first and the last are shown, and those that tell most, unless
+    `everything` is wanted. `setting` is the store's name for command lines.
+    """
     row = view.row
     head = Text.assemble(
         ("run ", "bold"),
@@ -73,8 +81,10 @@ def run_tree(view: RunView, store: Store | None, account: Account, kept: Mapping
     tree = Tree(head, guide_style="dim")
     tree.add(text(f"created {iso(row.created_at_ms)}, last change {_ago(row.updated_at_ms)}"))
     if view.prefix is not None:
-        count = counted(len(view.prefix.records), "result")
+        count = counted(len(view.prefix.record_ids), "result")
         tree.add(text(f"forked from run {view.prefix.run_id} at step {view.prefix.from_step}: {count} referenced"))
+    if view.parent is not None:
+        tree.add(text(f"started within run {view.parent}"))
     if view.forks:
         forks = [f"{fork.run_id} at {fork.from_step or 'a step that is erased'} ({fork.state})" for fork in view.forks]
         tree.add(text(f"forks: {listed(forks)}"))
@@ -90,6 +100,20 @@ def run_tree(view: RunView, store: Store | None, account: Account, kept: Mapping
     if spent:
         tree.add(Parts(["usage", *spent]))
     _add_attempts(tree, view)
+    if view.calls is not None:
+        add_calls(tree, view, store, setting, everything=everything)
+    else:
+        _add_steps(tree, view, store)
+    if view.decisions:
+        decisions = tree.add(text("decisions", "bold"))
+        for decision in view.decisions:
+            decisions.add(_decision_line(decision))
+    return tree
+
+
+def _add_steps(tree: Tree, view: RunView, store: Store | None) -> None:
+    for child in view.children:
+        tree.add(child_line(child))
     steps = tree.add(text(steps_words(view), "bold"))
     width = min(_NAME_WIDTH, max((cell_len(clean(step.definition.name)) for step in view.steps), default=0))
     tokens = all(step_line(step, width, tokens=True).cell_len + _GUIDES <= console().width for step in view.steps)
@@ -97,12 +121,7 @@ def run_tree(view: RunView, store: Store | None, account: Account, kept: Mapping
         branch = steps.add(step_line(step, width, tokens=tokens))
         _add_history(branch, step)
         if store is not None and step.current is not None:
-            _add_value(branch, store, step.current, full=True)
-    if view.decisions:
-        decisions = tree.add(text("decisions", "bold"))
-        for decision in view.decisions:
-            decisions.add(_decision_line(decision))
-    return tree
+            add_value(branch, store, step.current, full=True)
 
 
 def step_tree(step: StepView, view: RunView, store: Store, *, full: bool) -> Tree:
@@ -118,9 +137,9 @@ def step_tree(step: StepView, view: RunView, store: Store, *, full: bool) -> Tre
         tree.add(text(f"code digest {definition.code_hex}"))
     for record in step.records:
         current = step.current is not None and step.current.record_id == record.record_id
-        branch = tree.add(_record_line(record, current=current))
-        _add_reasons(branch, record, full=full)
-        _add_value(branch, store, record, full=full)
+        branch = tree.add(record_line(record, current=current))
+        add_reasons(branch, record, full=full)
+        add_value(branch, store, record, full=full)
     for mark in step.in_flight:
         tree.add(_mark_line(mark, step.state))
     return tree
@@ -170,7 +189,7 @@ def step_line(step: StepView, width: int, *, tokens: bool = False) -> Text:
     if step.in_flight:
         line.append(f"  attempt {step.in_flight[-1].attempt}", "dim")
     elif step.current is not None:
-        line.append(f"  {' · '.join(_record_parts(step.current, tokens=tokens))}", "dim")
+        line.append(f"  {' · '.join(record_parts(step.current, tokens=tokens))}", "dim")
     needs = step.definition.depends_on
     if needs:
         line.append_text(text(f"  {'<-' if ascii_only() else '←'} {_shortened(needs)}", "dim"))
@@ -195,69 +214,15 @@ def _state_text(state: StepState, *, padded: bool = True) -> Text:
     return Text(f"{plain if ascii_only() else sign} {word}", style=style, overflow="fold")
 
 
-def _record_parts(record: RecordView, *, tokens: bool = True) -> list[str]:
-    parts = [f"attempt {record.attempt}" if record.origin is None else f"{record.origin}"]
-    if record.kind is RecordKind.ABANDONED:  # its end is the next attempt's start: no duration
-        parts += [f"started {iso(record.started_at_ms)}", "not known how long"]
-    else:
-        took_ms = duration_ms(record)
-        parts.append("clock changed" if took_ms is None else duration_words(took_ms))
-    if record.erased:
-        parts.append("erased")
-    elif record.kind is RecordKind.RESULT:
-        parts.append(size_words(record.stored_bytes))
-    if record.tries > 1:
-        parts.append(f"try {record.tries}")
-    used = record_tokens(record.usage) if tokens else ""
-    return [*parts, used] if used else parts
-
-
 def _add_history(branch: Tree, step: StepView) -> None:
     """Add what the step's line does not say: why it ran, how it failed, and its other records."""
     if step.current is not None:
-        _add_reasons(branch, step.current)
+        add_reasons(branch, step.current)
     for record in step.records:
         if step.current is None or record.record_id != step.current.record_id:
-            _add_reasons(branch.add(_record_line(record, current=False)), record)
+            add_reasons(branch.add(record_line(record, current=False)), record)
     for mark in step.in_flight:
         branch.add(_mark_line(mark, step.state))
-
-
-def _add_reasons(branch: Tree, record: RecordView, *, full: bool = False) -> None:
-    if record.because:
-        branch.add(text(f"ran again because {listed(record.because)} changed", "yellow"))
-    if record.error:
-        branch.add(_error(record, full=full))
-    if record.kind is RecordKind.ABANDONED:
-        branch.add(text("nothing says how it ended: its cost is uncertain", "magenta"))
-
-
-def _error(record: RecordView, *, full: bool) -> Text:
-    """Return the error: its first line and where to find the rest, or all of its lines."""
-    if full:
-        return Text("\n".join(clean_lines(record.error)), "red", overflow="fold")
-    shown = first_line(record.error)
-    line = text(shown, "red")
-    if shown != record.error.strip():
-        line.append(f" (all of it: --step {shell_word(record.step)} --payloads)", "dim")
-    return line
-
-
-_KIND_WORDS = {
-    RecordKind.RESULT: "result",
-    RecordKind.ERROR: "error",
-    RecordKind.ABANDONED: "abandoned",
-    RecordKind.RESCUED: "rescued",
-}
-
-
-def _record_line(record: RecordView, *, current: bool) -> Parts:
-    kind = _KIND_WORDS.get(record.kind, record.kind.name.lower())
-    first, *others = _record_parts(record)
-    parts = [f"{kind}, {first}", *others]
-    if record.kind is not RecordKind.ABANDONED:
-        parts.append(f"ended {iso(record.ended_at_ms)}")
-    return Parts([*parts, f"leaf {record.leaf_index}"], "" if current else "dim")
 
 
 def _mark_line(mark: InFlight, state: StepState) -> Parts:
@@ -265,18 +230,6 @@ def _mark_line(mark: InFlight, state: StepState) -> Parts:
     if state is StepState.RUNNING:
         return Parts([began], "cyan")
     return Parts([began, "no attempt is left that could record its end: its cost is uncertain"], "magenta")
-
-
-def _add_value(branch: Tree, store: Store, record: RecordView, *, full: bool) -> None:
-    if record.kind not in HAS_VALUE:
-        return
-    value = read_value(store, record.record_id)
-    why = value_note(value)
-    if why and (record.kind is not RecordKind.RESCUED or not value.intact):  # a rescue said so above
-        branch.add(Text(why, style="yellow" if value.intact else "bold red", overflow="fold"))
-    lines = value_lines(value, full=full)
-    if lines != [""]:
-        branch.add(Text("\n".join(lines), overflow="fold"))
 
 
 def _add_inputs(tree: Tree, kept: Mapping[str, ReadValue], *, full: bool) -> None:

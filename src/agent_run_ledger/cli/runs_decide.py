@@ -14,7 +14,7 @@ _CANCEL_ASKS = "Cancel run {run}? That is for ever: nothing will start it again.
 _TAKEOVER_ASKS = (
     "Take run {run} over? If another attempt still lives, it can write nothing more from now on: results it has not"
     " recorded by then are lost, and what they cost is uncertain. The next execute() goes on at once, and what that"
-    " attempt had started runs again."
+    " attempt had started runs again, but for tools that may not be repeated: their outcome is unknown then."
 )
 
 _DONE = {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_run_ledger.cli.explain_words import attempt_head, decision_words, next_words
 from agent_run_ledger.cli.next_steps import run_command
 from agent_run_ledger.cli.options import Db, Json, RunId
 from agent_run_ledger.cli.output import print_json, show, text
 from agent_run_ledger.cli.runs_list import state_words
-from agent_run_ledger.cli.words import MAX_LISTED, MAX_REASON, first_line, iso, listed
-from agent_run_ledger.ledger.run_story import AttemptStory, Cause, LiveStep, NextAnswer, RunStory, tell_run
-from agent_run_ledger.ledger.run_view import AttemptEnd, view_run
+from agent_run_ledger.cli.words import MAX_LISTED, MAX_REASON, first_line, listed
+from agent_run_ledger.ledger.run_story import AttemptStory, Cause, LiveStep, RunStory, tell_run
+from agent_run_ledger.ledger.run_view import view_run
 from agent_run_ledger.ledger.step_states import StepState
 from agent_run_ledger.ledger.views import require_run
 
@@ -26,9 +27,15 @@ def explain(run: RunId, db: Db = None, as_json: Json = False) -> None:
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
 
-    with reading(db) as store:
-        story = tell_run(view_run(store, require_run(store.reader(), run)))
     setting = db_setting(db)
+    with reading(db) as store:
+        view = view_run(store, require_run(store.reader(), run))
+        if view.calls is not None:
+            from agent_run_ledger.cli.calls_explain import explain_calls
+
+            explain_calls(store, view, setting, as_json=as_json)
+            return
+    story = tell_run(view)
     if as_json:
         print_json(_story_json(story, setting))
     else:
@@ -71,7 +78,7 @@ def _story_json(story: RunStory, setting: Setting) -> dict[str, object]:
             for told in story.attempts
         ],
         "next_execute": str(story.next_answer),
-        "next_execute_words": _next_words(story, setting),
+        "next_execute_words": next_words(story.run, story.next_answer, setting),
     }
 
 
@@ -88,34 +95,13 @@ def _print_story(story: RunStory, setting: Setting) -> None:
     if row.reason:
         lines.append(text(f"Recorded reason: {first_line(row.reason)}."))
     for told in story.attempts:
-        lines += [Text(), text(_attempt_head(told), "bold")]
+        lines += [Text(), text(attempt_head(told.attempt), "bold")]
         lines += [Padding(text(line), (0, 0, 0, 2), expand=False) for line in _attempt_lines(told)]
     if any(_is_shortened(step.error) for told in story.attempts for step in told.live):
         whole = run_command(setting, "show", row.run_id, "--step NAME --payloads")
         lines += [Text(), text(f"Errors are shortened; all of one: {whole}")]
-    lines += [Text(), text(f"The next execute(): {_next_words(story, setting)}", "bold")]
+    lines += [Text(), text(f"The next execute(): {next_words(story.run, story.next_answer, setting)}", "bold")]
     show(*lines)
-
-
-def _attempt_head(told: AttemptStory) -> str:
-    from agent_run_ledger.cli.run_tree import attempt_duration
-
-    attempt = told.attempt
-    if attempt.is_fork:
-        return f"Attempt {attempt.number} is the making of the fork, {iso(attempt.started_at_ms)}; nothing ran in it."
-    ends = {
-        AttemptEnd.DIED: "and died: nothing says how",
-        AttemptEnd.LIVE: "and lives",
-        AttemptEnd.UNKNOWN: "and whether it lives cannot be asked here",
-        AttemptEnd.TAKEN_OVER: "and was taken over",
-        AttemptEnd.QUARANTINED: "and was stopped by a quarantine",
-        AttemptEnd.CANCELLED: "and was cancelled",
-    }
-    end = ends.get(attempt.end, str(attempt.end))
-    if attempt.ended_at_ms is not None:
-        took = attempt_duration(attempt)
-        end += f" ({took})" if attempt.clock_changed else f" after {took}"
-    return f"Attempt {attempt.number} started {iso(attempt.started_at_ms)} {end}."
 
 
 def _attempt_lines(told: AttemptStory) -> list[str]:
@@ -136,7 +122,7 @@ def _attempt_lines(told: AttemptStory) -> list[str]:
         lines.append(f"not started ({len(told.waiting)}): {listed(told.waiting)}")
     if told.attempt.reason:
         lines.append(f"it stopped at {first_line(told.attempt.reason, limit=MAX_REASON)}")
-    lines += [f"{iso(one.at_ms)} {one.event} by {one.actor}: {one.reason}" for one in told.decisions]
+    lines += map(decision_words, told.decisions)
     return lines
 
 
@@ -192,22 +178,3 @@ def _phrase(step: LiveStep) -> str:
 
 def _number(names: list[str]) -> str:
     return f" ({len(names)})" if len(names) > 1 else ""
-
-
-def _next_words(story: RunStory, setting: Setting) -> str:
-    row = story.run.row
-    takeover = run_command(setting, "takeover", row.run_id, "--reason ...")
-    words = {
-        NextAnswer.GOES_ON: f"goes on as attempt {row.attempt + 1}; what is recorded is restored for free",
-        NextAnswer.RETURNS_RECORD: "returns the recorded result; nothing runs",
-        NextAnswer.BUSY: "is answered RunBusy while the live attempt lives; then it goes on from its records, "
-        f"or at once after `{takeover}`",
-    }
-    if story.next_answer in words:
-        return f"with the same inputs it {words[story.next_answer]}. Other inputs are refused."
-    if story.next_answer is NextAnswer.REFUSED_UNTIL_RELEASE:
-        release = run_command(setting, "release", row.run_id, "--reason ...")
-        return f"it is refused until `{release}`, then it goes on."
-    if story.next_answer is NextAnswer.REFUSED_AS_ERASED:
-        return "it is refused: what it needs was erased, and nothing of it is run again. Use a new run id."
-    return "it is refused for ever: use a new run id, or a fork."

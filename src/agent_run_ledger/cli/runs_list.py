@@ -12,6 +12,8 @@ from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.kernel.states import RunState
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.account import Account
     from agent_run_ledger.ledger.views import RunSummary
@@ -77,6 +79,9 @@ def summary_json(summary: RunSummary) -> dict[str, object]:
         "generation": row.generation,
         "steps_recorded": summary.steps_recorded,
         "steps_total": summary.steps_total,
+        "kind": None if summary.dynamic is None else "dynamic" if summary.dynamic else "pipeline",
+        "parent": summary.parent,
+        "children": summary.children,
         "forked_from": summary.forked_from,
         "erased": summary.erased,
         "holder": {"pid": summary.holder.pid, "host": summary.holder.host},
@@ -111,10 +116,13 @@ def _print_table(page: list[RunSummary], accounts: Sequence[Account]) -> None:
     from agent_run_ledger.cli.words import ago_words, first_line
 
     forks = any(summary.forked_from is not None for summary in page)
+    kinds = any(summary.dynamic or summary.children for summary in page)
     more, spent = ("FORKED FROM",) if forks else (), ("TOKENS", "COST") if accounts else ()
+    kind = ("KIND",) if kinds else ()
     table = new_table(
-        "RUN", "STATE", "ATTEMPT", "STEPS", *spent, "UPDATED", *more, right=("ATTEMPT", "STEPS", "TOKENS", "COST")
-    )
+        "RUN", *kind, "STATE", "ATTEMPT", "STEPS", *spent, "UPDATED", *more,
+        right=("ATTEMPT", "STEPS", "TOKENS", "COST"),
+    )  # fmt: skip
     now_ms = time.time_ns() // 1_000_000
     for at, summary in enumerate(page):
         row = summary.row
@@ -124,13 +132,22 @@ def _print_table(page: list[RunSummary], accounts: Sequence[Account]) -> None:
         if row.reason:
             state.append_text(text(f" · {first_line(row.reason)}", "dim"))
         total = "?" if summary.steps_total is None else str(summary.steps_total)
-        steps = text(f"{summary.steps_recorded}/{total}")
-        cells = [text(row.run_id), state, text(row.attempt), steps]
+        steps = text(summary.steps_recorded if summary.dynamic else f"{summary.steps_recorded}/{total}")
+        cells = [text(row.run_id), *([_kind(summary)] if kinds else []), state, text(row.attempt), steps]
         cells += map(text, spent_cells(accounts[at].total.spent) if accounts else ())
         cells.append(text(ago_words(row.updated_at_ms, now_ms)))
         table.add_row(*cells, *([text(summary.forked_from or "")] if forks else []))
     # Beside what runs spent there may be no room for where they come from; `runs show` and --json say it too.
     show(without_last_column(table) if forks and accounts and not fits(table) else table)
+
+
+def _kind(summary: RunSummary) -> Text:
+    """Return of which kind a run is, and how many runs were started within it."""
+    from agent_run_ledger.cli.output import text
+    from agent_run_ledger.cli.words import counted
+
+    kind = "?" if summary.dynamic is None else "dynamic" if summary.dynamic else "pipeline"
+    return text(f"{kind}, {counted(summary.children, 'run')} within" if summary.children else kind)
 
 
 def _point_on(store: Setting, run_id: str, *, state: RunState | None, limit: int, usage: bool) -> None:

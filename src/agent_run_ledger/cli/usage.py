@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 
 Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run, by step [default: the whole store].")]
 Rows = Annotated[By | None, typer.Option("--by", help="Rows by step, model, run, or day (UTC).")]
+Children = Annotated[bool, typer.Option("--children", help="With all runs that were started within the run.")]
 Since = Annotated[
     str | None,
     typer.Option("--since", metavar="WHEN", help="Only what ended since: 2026-11-30, 2026-11-30T08:00Z, 24h, 7d, 2w."),
 ]
 
 
-def usage(run: Run = None, by: Rows = None, since: Since = None, db: Db = None, as_json: Json = False) -> None:
+def usage(
+    run: Run = None,
+    by: Rows = None,
+    since: Since = None,
+    children: Children = False,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
     """Show tokens and cost: spent, restored from records, and uncertain. What nobody said is "?" (in JSON null)."""
     from agent_run_ledger.cli.moments import parse_moment
     from agent_run_ledger.cli.stores import reading
@@ -31,30 +39,52 @@ def usage(run: Run = None, by: Rows = None, since: Since = None, db: Db = None, 
     since_ms = None if since is None else parse_moment(since, time.time_ns() // 1_000_000)
     if run is not None and since_ms is not None:
         raise Misuse("--since is about the whole store", code="usage", hint="give a run or --since")
+    if run is None and children:
+        raise Misuse("--children is about one run", code="usage", hint="give the run within which the others were")
     with reading(db) as store:
-        _usage(store, run, by=by, since_ms=since_ms, as_json=as_json)
+        if run is None:
+            _usage_of_store(store, by=by, since_ms=since_ms, as_json=as_json)
+        else:
+            _usage_of_run(store, run, by=by, children=children, as_json=as_json)
 
 
-def _usage(store: SqliteStore, run: str | None, *, by: By | None, since_ms: int | None, as_json: bool) -> None:
-    from agent_run_ledger.cli.account_json import account_json, rows_json
-    from agent_run_ledger.cli.output import print_json, progress
-    from agent_run_ledger.cli.words import iso
-    from agent_run_ledger.ledger.account import account_of_run, account_of_store
+def _usage_of_run(store: SqliteStore, run: str, *, by: By | None, children: bool, as_json: bool) -> None:
+    from agent_run_ledger.cli.output import say
+    from agent_run_ledger.cli.words import counted
+    from agent_run_ledger.ledger.account import account_of_family, account_of_run
     from agent_run_ledger.ledger.views import require_run
 
-    if run is not None:
-        by = by or By.STEP
-        account = account_of_run(store, require_run(store.reader(), run), by=by)
-    else:
-        with progress("runs", quiet=as_json) as show:
-            account = account_of_store(store, by=by, since_ms=since_ms, progress=show)
-    rows = _in_order(account, by, one_run=run is not None)
-    if not as_json:
-        _print(account, rows, by, "" if since_ms is None else f" since {iso(since_ms)}")
-        return
+    row = require_run(store.reader(), run)
+    by = by or (By.RUN if children else By.STEP)
+    account = (account_of_family if children else account_of_run)(store, row, by=by)
+    _report(account, _in_order(account, by, one_run=True), run=run, by=by, since_ms=None, as_json=as_json)
+    within = 0 if children or as_json else len(store.reader().children_of(row.row_id))
+    if within:
+        say(f"{counted(within, 'run')} within it, whose usage is their own: --children adds them.")
+
+
+def _usage_of_store(store: SqliteStore, *, by: By | None, since_ms: int | None, as_json: bool) -> None:
+    from agent_run_ledger.cli.output import progress
+    from agent_run_ledger.ledger.account import account_of_store
+
+    with progress("runs", quiet=as_json) as show:
+        account = account_of_store(store, by=by, since_ms=since_ms, progress=show)
+    _report(account, _in_order(account, by, one_run=False), run=None, by=by, since_ms=since_ms, as_json=as_json)
+
+
+def _report(
+    account: Account, rows: list[tuple[str, Entry]], *, run: str | None, by: By | None, since_ms: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    from agent_run_ledger.cli.account_json import account_json, rows_json
+    from agent_run_ledger.cli.output import print_json
+    from agent_run_ledger.cli.words import iso
+
     since = None if since_ms is None else iso(since_ms)
-    told = {"run": run, "since": since, "by": by, **account_json(account), "rows": rows_json(rows)}
-    print_json(told)
+    if as_json:
+        print_json({"run": run, "since": since, "by": by, **account_json(account), "rows": rows_json(rows)})
+    else:
+        _print(account, rows, by, "" if since is None else f" since {since}")
 
 
 def _in_order(account: Account, by: By | None, *, one_run: bool) -> list[tuple[str, Entry]]:

@@ -12,16 +12,20 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from agent_run_ledger.cli.call_tree import call_line, calls_words
 from agent_run_ledger.cli.output import console, print_json, show, text
-from agent_run_ledger.cli.run_json import duration_ms, origin_json
+from agent_run_ledger.cli.run_json import call_json, duration_ms, origin_json
 from agent_run_ledger.cli.run_tree import step_line, steps_words
 from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
 from agent_run_ledger.cli.words import duration_words, first_line, iso
-from agent_run_ledger.ledger.run_watch import WatchEnd, changed_steps, run_changed
+from agent_run_ledger.ledger.call_view import CallStanding, CallsView, CallView
+from agent_run_ledger.ledger.run_watch import WatchEnd, changed_calls, changed_steps, run_changed
 from agent_run_ledger.ledger.step_states import StepState
 
 if TYPE_CHECKING:
     from agent_run_ledger.ledger.run_view import RunView, StepView
+    from agent_run_ledger.ledger.views import RecordView
+    from agent_run_ledger.ports import InFlight
 
 _FRAME_LINES = 4
 """Lines of a live screen that are no steps, and one that stays free below it."""
@@ -55,6 +59,9 @@ class JsonLines:
             print_json(_run_change(now), lines=True)
         for step in changed_steps(before, now):
             print_json(_step_change(step, now), lines=True)
+        for call in changed_calls(before, now):
+            told = {"change": "call", "run_id": now.row.run_id, **call_json(call, None)}
+            print_json(told, lines=True)
         sys.stdout.flush()
 
     def tick(self, now: RunView) -> None:
@@ -76,7 +83,10 @@ class PlainLines:
             show(Text.assemble(f"{iso(now.row.updated_at_ms)}  ", _head(now)))
         width = max((len(step.definition.name) for step in now.steps), default=0)
         for step in changed_steps(before, now):
-            show(Text.assemble(f"{iso(_moment(step, now))}  ", step_line(step, width)))
+            show(Text.assemble(f"{iso(_moment(step.in_flight, step.current, now))}  ", step_line(step, width)))
+        for call in changed_calls(before, now):
+            marks = [] if call.mark is None else [call.mark]
+            show(Text.assemble(f"{iso(_moment(marks, call.current, now))}  ", call_line(call)))
         sys.stdout.flush()
 
     def tick(self, now: RunView) -> None:
@@ -120,12 +130,9 @@ class LiveScreen:
 
     def _draw(self, now: RunView, end: WatchEnd | None) -> None:
         room = max(1, self._console.size.height - _FRAME_LINES)
-        shown = fitting(now.steps, room)
-        width = min(28, max((len(step.definition.name) for step in shown), default=0))
-        lines = [_head(now), *(_live_line(step, width) for step in shown)]
-        if len(shown) < len(now.steps):
-            lines.append(text(f"… and {len(now.steps) - len(shown):,} more steps", "dim"))
-        lines.append(text(steps_words(now), "bold") if end is None else _end_words(now, end))
+        lines = [_head(now), *(_step_lines(now.steps, room) if now.calls is None else _call_lines(now.calls, room))]
+        words = steps_words(now) if now.calls is None else calls_words(now)
+        lines.append(text(words, "bold") if end is None else _end_words(now, end))
         for line in lines:
             line.no_wrap, line.overflow = True, "ellipsis"
         self._live.update(Group(*lines), refresh=True)
@@ -138,6 +145,37 @@ def fitting(steps: Sequence[StepView], room: int) -> list[StepView]:
     rank = {state: at for at, state in enumerate(_URGENT)}
     order = sorted(range(len(steps)), key=lambda at: (rank.get(steps[at].state, len(rank)), -at))
     return [steps[at] for at in sorted(order[:room])]
+
+
+def _step_lines(steps: Sequence[StepView], room: int) -> list[Text]:
+    shown = fitting(steps, room)
+    width = min(28, max((len(step.definition.name) for step in shown), default=0))
+    lines = [_live_line(step, width) for step in shown]
+    more = len(steps) - len(shown)
+    return [*lines, text(f"… and {more:,} more steps", "dim")] if more else lines
+
+
+def _call_lines(calls: CallsView, room: int) -> list[Text]:
+    """Return the latest calls, and of those before them the ones that run or that nobody knows the outcome of."""
+    listed = [call for call in calls.calls if not call.is_own]
+    urgent = [call for call in listed[:-room] if call.standing in (CallStanding.RUNNING, CallStanding.UNKNOWN)][-room:]
+    shown = urgent + listed[max(0, len(listed) - room + len(urgent)) :] if urgent else listed[-room:]
+    lines = [_live_call(call) for call in shown]
+    more = len(listed) - len(shown)
+    return [text(f"… and {more:,} more calls", "dim"), *lines] if more else lines
+
+
+def _live_call(call: CallView) -> Text:
+    line = call_line(call, ident=False)
+    if call.standing is CallStanding.RUNNING and call.mark is not None:
+        line.append(f"  for {_passed(call.mark)}", "dim")
+    elif call.current is not None and call.current.error:
+        line.append_text(text(f"  {first_line(call.current.error)}", "red"))
+    return line
+
+
+def _passed(mark: InFlight) -> str:
+    return duration_words(max(0, time.time_ns() // 1_000_000 - mark.started_at_ms))
 
 
 def _head(view: RunView) -> Text:
@@ -155,8 +193,7 @@ def _head(view: RunView) -> Text:
 def _live_line(step: StepView, width: int) -> Text:
     line = step_line(step, width)
     if step.state is StepState.RUNNING and step.in_flight:
-        passed_ms = max(0, time.time_ns() // 1_000_000 - step.in_flight[-1].started_at_ms)
-        line.append(f"  for {duration_words(passed_ms)}", "dim")
+        line.append(f"  for {_passed(step.in_flight[-1])}", "dim")
     elif step.current is not None and step.current.error:
         line.append_text(text(f"  {first_line(step.current.error)}", "red"))
     return line
@@ -167,10 +204,10 @@ def _end_words(view: RunView, end: WatchEnd) -> Text:
     return text(f"run {view.row.run_id} {'' if end is WatchEnd.DIED else 'is '}{words}", "bold")
 
 
-def _moment(step: StepView, view: RunView) -> int:
-    if step.in_flight:
-        return step.in_flight[-1].started_at_ms
-    return view.row.updated_at_ms if step.current is None else step.current.ended_at_ms
+def _moment(marks: Sequence[InFlight], current: RecordView | None, view: RunView) -> int:
+    if marks:
+        return marks[-1].started_at_ms
+    return view.row.updated_at_ms if current is None else current.ended_at_ms
 
 
 def _run_change(view: RunView) -> dict[str, object]:

@@ -114,16 +114,19 @@ class Uncertain:
     """Calls that were started, and nothing says how they ended or what they used; of a call that timed out, not all.
 
     `estimate` is what their repetitions used: of `repeated` of the calls. It is no number of the calls themselves.
+    `unknown` of the calls may not be repeated: whether they happened is for a person to find out.
     """
 
     calls: int = 0
     repeated: int = 0
+    unknown: int = 0
     estimate: Total = field(default_factory=Total)
 
     def merge(self, other: Uncertain) -> None:
         """Add another sum."""
         self.calls += other.calls
         self.repeated += other.repeated
+        self.unknown += other.unknown
         self.estimate.merge(other.estimate)
 
 
@@ -165,9 +168,11 @@ class Book:
         for line in lines:
             self._entry(key, line).restored.add(line)
 
-    def doubt(self, key: str) -> None:
-        """Note a call of which nothing says how it ended."""
-        self._entry(key, {}).uncertain.calls += 1
+    def doubt(self, key: str, *, unknown: bool = False) -> None:
+        """Note a call of which nothing says how it ended; `unknown` where it may not be repeated."""
+        uncertain = self._entry(key, {}).uncertain
+        uncertain.calls += 1
+        uncertain.unknown += unknown
 
     def estimate(self, key: str, lines: Lines) -> None:
         """Note what the repetition of such a call used."""

@@ -11,12 +11,16 @@ from agent_run_ledger.kernel.states import RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonedCall:
-    """A call that an earlier attempt began and nothing says how it ended: its cost is uncertain."""
+    """A call that an earlier attempt began and nothing says how it ended: its cost is uncertain.
+
+    `unknown`: it may not be repeated, so its outcome stays unknown until a person resolves it.
+    """
 
     step: str
     attempt: int
     tries: int
     started_at_ms: int
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

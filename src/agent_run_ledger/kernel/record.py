@@ -8,6 +8,9 @@ from enum import IntEnum
 
 RECORD_DOMAIN = b"agent-run-ledger/record/v1\n"
 SALT_BYTES = 32
+DYNAMIC_KEY = "dynamic"
+"""Where a START record's content says that the run is a dynamic one, and how its scopes are keyed."""
+
 KEPT_INPUTS = "kept_inputs"
 """Where a START record's content keeps the inputs' values, if it does."""
 

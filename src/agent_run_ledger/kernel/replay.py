@@ -35,7 +35,8 @@ STEP_KINDS: Final[Mapping[tuple[str, str], RecordKind | None]] = {
 }
 """Which record goes with a change of calls; None: no record. Every other pair is refused.
 
-The last one, an erasure, speaks of many calls at once: it concludes none and can come in any state of the run.
+A resolution is a person's act and an erasure speaks of many calls at once: both can come in any state of the run, and
+neither concludes a call that is in flight.
 """
 
 
@@ -59,10 +60,14 @@ def lawful_kind(type_: str, old: str, new: str) -> RecordKind | None:
 
 
 class Track:
-    """Where the log leaves one run. `in_flight` counts calls started and not concluded, `erasure_id` is the last."""
+    """Where the log leaves one run. `in_flight` counts calls started and not concluded, `erasure_id` is the last.
+
+    `unknown` are the records of calls whose outcome is unknown and not resolved; `resolved_id` is the last resolution,
+    None where what it says of its call came already.
+    """
 
     __slots__ = ("attempt", "end_record_id", "erasure_id", "first_start_id", "generation", "in_flight", "last_leaf",
-                 "last_start_id", "row_seen", "state")  # fmt: skip
+                 "last_start_id", "resolved_id", "row_seen", "state", "unknown")  # fmt: skip
 
     def __init__(self, state: str) -> None:
         self.state = state
@@ -74,6 +79,8 @@ class Track:
         self.last_start_id: int | None = None
         self.end_record_id: int | None = None
         self.erasure_id: int | None = None
+        self.unknown: frozenset[int] = frozenset()
+        self.resolved_id: int | None = None
         self.row_seen = False
 
 
@@ -119,11 +126,20 @@ class Replay:
         return wrong
 
     def step_change(
-        self, uid: str, old: str, new: str, generation: int, *, kind: RecordKind | None, record_id: int
+        self,
+        uid: str,
+        old: str,
+        new: str,
+        generation: int,
+        *,
+        kind: RecordKind | None,
+        record_id: int,
+        resolves: int | None = None,
     ) -> list[str]:
         """Follow a change of calls of a run and return what is wrong with it; `kind` is its record's.
 
-        `record_id` is the place of the change, whether or not it has a record.
+        `record_id` is the place of the change, whether or not it has a record. `resolves` is which record a resolution
+        says it resolves, None where its own record is not there to say it.
         """
         wrong: list[str] = []
         if (old, new) not in STEP_KINDS:
@@ -142,12 +158,29 @@ class Replay:
         elif new == CallState.ERASED.value:
             if kind is RecordKind.DECISION:
                 track.erasure_id = record_id
-        elif old == CallState.STARTED.value and track.in_flight == 0:
-            wrong.append("a call was concluded that was not in flight")
+        elif new == CallState.RESOLVED.value:
+            wrong += _resolve(track, record_id, resolves)
+        elif old == CallState.RESOLVED.value:
+            if track.resolved_id is None or track.resolved_id + 1 != record_id:
+                wrong.append("a resolved call has an outcome that does not stand right behind its resolution")
+            track.resolved_id = None
         elif old == CallState.STARTED.value:
-            track.in_flight -= 1
+            if track.in_flight == 0:
+                wrong.append("a call was concluded that was not in flight")
+            track.in_flight = max(0, track.in_flight - 1)
+            if new == CallState.UNKNOWN.value:
+                track.unknown |= {record_id}
         track.last_leaf = record_id >> 16
         return wrong
+
+
+def _resolve(track: Track, record_id: int, resolves: int | None) -> list[str]:
+    stands = track.unknown
+    if resolves is not None:
+        stands = track.unknown & {resolves}
+        track.unknown -= {resolves}
+    track.resolved_id = record_id
+    return [] if stands else ["a call was resolved whose outcome was not unknown, or not any more"]
 
 
 def _named(kind: RecordKind | None) -> str:

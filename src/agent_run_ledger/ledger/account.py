@@ -13,6 +13,7 @@ from agent_run_ledger.kernel.account import Book, By, Entry, Lines, read_lines
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.ledger.views import is_live, record_content
 from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord, UsageRow
+from agent_run_ledger.runs.abandoned import RESOLVE, is_unknown
 
 PAGE: Final = 500
 DAY_MS: Final = 86_400_000
@@ -49,6 +50,17 @@ def parse_by(by: str | None) -> By | None:
 def account_of_run(store: Store, row: RunRow, *, by: By | None = By.STEP) -> Account:
     """Return the account of one run. Tampered for a usage that is none; reads no recorded values."""
     return _account(store, [row], by=by)
+
+
+def account_of_family(store: Store, row: RunRow, *, by: By | None = By.RUN) -> Account:
+    """Return the account of a run with all runs that were started within it, at any depth. Errors as of one run."""
+    rows, seen = [row], {row.row_id}
+    for one in rows:
+        for child in store.reader().children_of(one.row_id):
+            if child.row_id not in seen:
+                seen.add(child.row_id)
+                rows.append(child)
+    return _account(store, rows, by=by)
 
 
 def account_of_store(
@@ -120,7 +132,7 @@ class _RunReading:
         self._since_ms = since_ms
         self._ends: list[_End] = []
         self._doubts: dict[_Call, _Doubts] = {}
-        self._doubted: list[str] = []
+        self._doubted: dict[int, tuple[str, bool]] = {}
         self.ended = 0
         self.running = 0
 
@@ -135,11 +147,11 @@ class _RunReading:
             for end in self._ends:
                 if used.record_id in end.used:
                     self._restore(end, used)
-        for key in self._doubted:  # last, so that rows come in the order of what was recorded
-            self._book.doubt(key)
+        for key, unknown in self._doubted.values():  # last, so that rows come in the order of what was recorded
+            self._book.doubt(key, unknown=unknown)
 
     def _read_others(self) -> None:
-        kinds = (*_ENDED, RecordKind.ABANDONED, RecordKind.END)
+        kinds = (*_ENDED, RecordKind.ABANDONED, RecordKind.END, RecordKind.DECISION)
         inherits = self._row.forked_from_row_id is not None
         for stored in self._reader.records(self._row.row_id, kinds=kinds):
             record = stored.record
@@ -147,6 +159,9 @@ class _RunReading:
                 self.ended += 1
             if record.kind is RecordKind.ABANDONED or _timed_out(record):
                 self._note_doubt(stored)
+            elif record.kind is RecordKind.DECISION:
+                if record.name == RESOLVE:
+                    self._resolve(record)
             elif (
                 record.kind is RecordKind.END and (record.attempt > 1 or inherits) and self._counts(record.ended_at_ms)
             ):
@@ -156,9 +171,16 @@ class _RunReading:
         record = stored.record
         if self._counts(record.ended_at_ms):
             key = self._key(record.name, record.ended_at_ms)
-            self._doubted.append(key)
+            self._doubted[stored.record_id] = (key, is_unknown(record))
             call = (record.scope, record.name, record.fingerprint)
             self._doubts.setdefault(call, _Doubts()).open.append((stored.record_id, key))
+
+    def _resolve(self, decision: Record) -> None:
+        """Take back the doubt about a call that a person has settled; what it used stands in its own record."""
+        record_id = record_content(decision).get("record")
+        if type(record_id) is int and self._doubted.pop(record_id, None) is not None:
+            for doubts in self._doubts.values():
+                doubts.open = [doubt for doubt in doubts.open if doubt[0] != record_id]
 
     def _read_marks(self) -> None:
         """Post what is in flight: running where its attempt lives, else as uncertain as an abandoned call."""
@@ -168,7 +190,8 @@ class _RunReading:
             return
         for mark in marks:
             if self._counts(mark.started_at_ms):
-                self._doubted.append(self._key(mark.name, mark.started_at_ms))
+                key = self._key(mark.name, mark.started_at_ms)
+                self._doubted[-1 - mark.lane] = (key, not mark.repeatable)
 
     def _post_own(self, used: UsageRow) -> None:
         if self._counts(used.ended_at_ms):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.states import RunEvent, RunState
-from agent_run_ledger.ledger.account import Account, account_of_run, parse_by
+from agent_run_ledger.ledger.account import Account, account_of_family, account_of_run, parse_by
 from agent_run_ledger.ledger.entering import Entering, RunSettings
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ports import RunRow
@@ -17,8 +18,13 @@ from agent_run_ledger.runs.execute import Request, aexecute, execute
 from agent_run_ledger.runs.explain import StepExplanation, explain_new, explain_steps
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.operate import decide, no_run
+from agent_run_ledger.runs.resolve import Finding, Outcome, resolve_call
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
+from agent_run_ledger.runs.usage import noted_usage
+
+NOTHING: Final = object()
+"""Stands for a result that was not given: None is one."""
 
 
 class BoundRun:
@@ -101,10 +107,40 @@ class BoundRun:
         ends with RunCancelled. `actor`: who decides, by default the user of the operating system. Refused("no_run")
         for a run that is not there, Refused("bad_transition") for one that is completed or cancelled.
         """
-        context = self._opened.existing()
-        if context is None:
-            raise no_run(self.run_id)
+        context = self._with_run()
         decide(context, self.run_id, RunEvent.CANCEL, reason=reason, actor=_user() if actor is None else actor)
+
+    def resolve(
+        self,
+        call: int | str,
+        *,
+        result: Any = NOTHING,
+        error: Exception | str | None = None,
+        not_done: bool = False,
+        reason: str,
+        actor: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cost_usd: Decimal | float | str | None = None,
+    ) -> None:
+        """Say what became of a call whose outcome is unknown: it returned `result`, raised `error`, or was not done.
+
+        `call`: the record id that the agent was given as "call" and that `arl runs show` shows. A text as `error` is
+        raised as RuntimeError. The numbers say what the call used. Recorded at once, with who found it out and why, and
+        nothing runs by it. Exactly one of the three, else Misuse; errors of `runs.resolve.resolve_call`.
+        """
+        given = [result is not NOTHING, error is not None, bool(not_done)]
+        if sum(given) != 1:
+            raise Misuse("say one of result=, error= and not_done=True", code="bad_outcome")
+        context = self._with_run()
+        finding = Finding(
+            outcome=tuple(Outcome)[given.index(True)],
+            value=(RuntimeError(error) if isinstance(error, str) else error) if given[1] else result,
+            reason=reason,
+            actor=_user() if actor is None else actor,
+            usage=noted_usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd),
+        )
+        resolve_call(context, self.run_id, call, finding)
 
     @property
     def state(self) -> RunState | None:
@@ -112,14 +148,23 @@ class BoundRun:
         row = self._row(self._opened.existing())
         return None if row is None else row.state
 
-    def usage(self, *, by: str | None = "step") -> Account | None:
+    def usage(self, *, by: str | None = "step", children: bool = False) -> Account | None:
         """Return what the run spent, restored and cannot account for (see `Account`); None before its first start.
 
-        `by`: what the rows stand for, "step", "model", "run" or "day"; None for none.
+        `by`: what the rows stand for, "step", "model", "run" or "day"; None for none. `children`: with all runs that
+        were started within it, whose usage is their own.
         """
         context = self._opened.existing()
         row = self._row(context)
-        return None if context is None or row is None else account_of_run(context.store, row, by=parse_by(by))
+        account = account_of_family if children else account_of_run
+        return None if context is None or row is None else account(context.store, row, by=parse_by(by))
+
+    def _with_run(self) -> Context:
+        """Return the opened store; where there is none, there is no run either."""
+        context = self._opened.existing()
+        if context is None:
+            raise no_run(self.run_id)
+        return context
 
     def _row(self, context: Context | None) -> RunRow | None:
         return None if context is None else context.store.reader().find_run(self.run_id)

@@ -20,7 +20,7 @@ PREFIX = "agent-run-ledger"
 WINDOW = 256
 """Leaves read at once: a tile's worth, with their records one at a time."""
 
-_STEP_WORDS = {"started", "recorded", "failed", "abandoned", "rescued", "erased"}
+_STEP_WORDS = {"started", "recorded", "failed", "abandoned", "unknown", "resolved", "rescued", "erased"}
 _DECISION_WORDS = {"quarantine": "quarantined", "release": "released", "takeover": "taken_over", "cancel": "cancelled"}
 
 
@@ -154,9 +154,15 @@ def _record(stored: StoredRecord, options: ExportOptions) -> dict[str, object]:
     if is_erased(record):
         exported["erased"] = True
         return exported
-    because = view_record(stored).because
-    if because:
-        exported["because"] = list(because)
+    view = view_record(stored)
+    if view.because:
+        exported["because"] = list(view.because)
+    if view.after:
+        exported["after"] = view.after
+    if view.unknown:
+        exported["unknown"] = True
+    if view.resolves is not None:
+        exported["resolves"] = view.resolves
     if options.fingerprints:
         exported["fingerprint_hex"] = record.fingerprint.hex()
         exported["value_sha256_hex"] = record.value_sha256.hex()

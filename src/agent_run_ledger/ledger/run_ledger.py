@@ -22,6 +22,7 @@ from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.fork import fork_run
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.operate import no_run
+from agent_run_ledger.runs.resolve import check_record_id
 from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
 from agent_run_ledger.runs.tools import Tool
 
@@ -247,7 +248,8 @@ class RunLedger:
         run_id: str,
         /,
         *,
-        from_step: str | Step[..., Any],
+        from_step: str | Step[..., Any] | None = None,
+        from_call: int | str | None = None,
         new_run_id: str | None = None,
         inputs: Mapping[str, object] | None = None,
     ) -> BoundRun:
@@ -258,6 +260,10 @@ class RunLedger:
         depends on it, and what was not recorded. Without `inputs` the fork belongs to the other run's inputs; with
         others, steps that take a changed one run again. Without `new_run_id` a UUIDv7 is made. Refused: "no_run",
         "no_step", "run_exists", "erased".
+
+        Of a dynamic run it refers to all that was recorded before a call was begun: the first of `from_step`, or the
+        one that the record `from_call` is of. Enter it by `.run(**inputs)`. Refused besides: "no_call", and
+        "dynamic_fork" where another run was started within it before.
         """
         fork_id = made_run_id() if new_run_id is None else check_run_id(new_run_id)
         given = None if inputs is None else Inputs(inputs, limit_bytes=self._opened.limit_bytes)
@@ -265,7 +271,8 @@ class RunLedger:
         if context is None:
             raise no_run(run_id)
         step = from_step.name if isinstance(from_step, Step) else from_step
-        fork_run(context, run_id, from_step=step, new_run_id=fork_id, inputs=given)
+        call = None if from_call is None else check_record_id(from_call)
+        fork_run(context, run_id, from_step=step, from_call=call, new_run_id=fork_id, inputs=given)
         return self.bind(fork_id)
 
     def usage(self, *, by: str | None = None, since: datetime | None = None) -> Account | None:

@@ -86,7 +86,7 @@ def tell_run(run: RunView) -> RunStory:
         settled = now if last else _as_of(attempt, records)
         stories.append(_tell(run, attempt, before, records, settled))
         before = attempt
-    return RunStory(run=run, attempts=tuple(stories), next_answer=_next_answer(run))
+    return RunStory(run=run, attempts=tuple(stories), next_answer=next_answer(run))
 
 
 def _as_of(attempt: AttemptView, records: Mapping[str, Sequence[RecordView]]) -> Mapping[str, Settled]:
@@ -167,7 +167,8 @@ def _code_differs(now: StepDefinition, before: StepDefinition | None) -> bool:
     return before is not None and bool(now.code_hex and before.code_hex) and now.code_hex != before.code_hex
 
 
-def _next_answer(run: RunView) -> NextAnswer:
+def next_answer(run: RunView) -> NextAnswer:
+    """Return what the next attempt at a run would be answered."""
     if run.is_refused and run.row.state not in (RunState.CANCELLED, RunState.QUARANTINED):
         return NextAnswer.REFUSED_AS_ERASED
     if run.row.state is RunState.COMPLETED:

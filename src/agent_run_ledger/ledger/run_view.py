@@ -12,6 +12,7 @@ import orjson
 from agent_run_ledger.kernel.erasure import EVENTS
 from agent_run_ledger.kernel.record import KEPT_INPUTS, Record, RecordKind
 from agent_run_ledger.kernel.states import RunEvent, RunState
+from agent_run_ledger.ledger.call_view import CallsTold, CallsView, ChildView, children_of
 from agent_run_ledger.ledger.step_states import StepDefinition, StepState, settle
 from agent_run_ledger.ledger.views import (
     Holder,
@@ -112,7 +113,9 @@ class RunView:
     `prefix` is what it refers to, None where it is no fork; `forks` are the runs forked from it, oldest first.
     `erased` counts its own erased records; `is_refused` says whether an `execute` is refused for them, or for those of
     another run that it refers to. `kept_inputs_id` is
-    the START record that keeps the inputs' values, None where none does.
+    the START record that keeps the inputs' values, None where none does. `calls` are those of a dynamic run, which has
+    no `steps`; None for a pipeline. `parent` is the run within which this one was started, `children` are those that
+    were started within it, oldest first.
     """
 
     row: RunRow
@@ -130,6 +133,9 @@ class RunView:
     kept_inputs_id: int | None
     prefix: Prefix | None = None
     forks: tuple[ForkView, ...] = ()
+    calls: CallsView | None = None
+    parent: str | None = None
+    children: tuple[ChildView, ...] = ()
 
     @property
     def taken_over(self) -> bool:
@@ -141,7 +147,7 @@ def view_run(store: Store, row: RunRow) -> RunView:
     """Return the read model of a run. Reads each of its records once; holds none of their payloads."""
     reader = store.reader()
     live = is_live(store, row)
-    told = _Told(reader)
+    told = _Told(reader, row)
     prefix = told_prefix(content_of(reader, row.start_record_id))
     if prefix is not None:
         told.add_referenced(row, prefix)
@@ -149,6 +155,7 @@ def view_run(store: Store, row: RunRow) -> RunView:
         told.add(stored)
     told.describe_erased_starts()
     attempts = _attempts(told, row, live)
+    marks, running = reader.in_flight(row.row_id), _may_run(row, live, attempts)
     content = told.last_start
     inputs = content.get("inputs")
     policy, max_parallel = content.get("policy"), content.get("max_parallel")
@@ -157,7 +164,7 @@ def view_run(store: Store, row: RunRow) -> RunView:
         live=live,
         attempts=attempts,
         decisions=tuple(told.decisions),
-        steps=_steps(told, row, live, attempts, reader.in_flight(row.row_id)),
+        steps=() if told.calls.is_dynamic else _steps(told, row, attempts, marks, running=running),
         used=told.used,
         code_changed=told.code_changed,
         policy=cast("dict[str, Any]", policy) if isinstance(policy, dict) else None,
@@ -168,6 +175,9 @@ def view_run(store: Store, row: RunRow) -> RunView:
         kept_inputs_id=told.kept_inputs_id,
         prefix=prefix,
         forks=tuple(_fork(reader, fork) for fork in reader.forks_of(row.row_id)),
+        calls=told.calls.view(marks, running=running) if told.calls.is_dynamic else None,
+        parent=None if row.parent_row_id is None else reader.get_run(row.parent_row_id).run_id,
+        children=children_of(store, row),
     )
 
 
@@ -180,6 +190,8 @@ def _is_refused(told: _Told, row: RunRow, attempts: Sequence[AttemptView]) -> bo
     if row.state is RunState.COMPLETED:
         return not gone.isdisjoint(told.results)
     defined = {step.name for step in attempts[-1].steps} if attempts else set[str]()
+    if told.calls.is_dynamic:  # any call of the agent's may be one of these
+        defined = set(told.by_step)
     return any(
         record.erased and record.kind is RecordKind.RESULT for name in defined for record in told.by_step.get(name, ())
     )
@@ -193,8 +205,9 @@ def _fork(reader: Reader, row: RunRow) -> ForkView:
 class _Told:
     """What the records of a run say, gathered in one pass."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, row: RunRow) -> None:
         self._reader = reader
+        self.calls = CallsTold(row)
         self.starts: list[AttemptView] = []
         self.ends: dict[int, tuple[AttemptEnd, int]] = {}
         self.decisions: list[DecisionView] = []
@@ -216,10 +229,18 @@ class _Told:
                 self.erased_elsewhere.add(record_id)
             origin = origin_of(self._reader, ancestors, stored.run_row_id)
             self.by_step[name] = [view_record(stored, origin)]
+        for record_id in sorted((*prefix.calls, *prefix.others)):
+            stored = self._reader.record(record_id)
+            if stored.erased:
+                self.erased_elsewhere.add(record_id)
+            origin = origin_of(self._reader, ancestors, stored.run_row_id)
+            view = view_record(stored, origin)
+            self.by_step.setdefault(stored.record.name, []).append(view)
+            self.calls.add(stored, view)
 
     def add(self, stored: StoredRecord) -> None:
         """Take in one record."""
-        record = stored.record
+        record, view = stored.record, None
         if stored.erased:
             self.erased.add(stored.record_id)
         if record.kind is RecordKind.START:
@@ -229,7 +250,9 @@ class _Told:
         elif record.kind is RecordKind.DECISION:
             self._add_decision(record)
         else:
-            self.by_step.setdefault(record.name, []).append(view_record(stored))
+            view = view_record(stored)
+            self.by_step.setdefault(record.name, []).append(view)
+        self.calls.add(stored, view)
 
     def describe_erased_starts(self) -> None:
         """Let the records tell which steps an attempt had whose START is erased: those that were recorded by then."""
@@ -355,16 +378,20 @@ def _failed_at(told: _Told, number: int) -> str:
     return f"step {first.step!r}: {first.error}"
 
 
+def _may_run(row: RunRow, live: bool | None, attempts: Sequence[AttemptView]) -> bool:
+    """Return whether what is in flight may be running: its attempt lives, or nobody can say that it does not."""
+    may_write = not attempts or attempts[-1].end is not AttemptEnd.TAKEN_OVER
+    working = row.state in (RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED)
+    return live is not False and may_write and working
+
+
 def _steps(
-    told: _Told, row: RunRow, live: bool | None, attempts: Sequence[AttemptView], marks: Sequence[InFlight]
+    told: _Told, row: RunRow, attempts: Sequence[AttemptView], marks: Sequence[InFlight], *, running: bool
 ) -> tuple[StepView, ...]:
     definitions = attempts[-1].steps if attempts else ()
     known = {definition.name for definition in definitions}
     strays = tuple(StepDefinition.unknown(name) for name in told.by_step if name not in known)
     in_flight = {mark.name for mark in marks}
-    may_write = not attempts or attempts[-1].end is not AttemptEnd.TAKEN_OVER
-    working = row.state in (RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED)
-    running = live is not False and may_write and working
     settled = settle(
         (*definitions, *strays),
         told.by_step,

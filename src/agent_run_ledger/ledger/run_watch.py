@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ledger.call_view import CallView
 from agent_run_ledger.ledger.run_view import RunView, StepView, view_run
 from agent_run_ledger.ledger.views import PROBED, is_live, require_run
 from agent_run_ledger.ports import Reader, RunRow, Store
@@ -94,6 +95,14 @@ def changed_steps(before: RunView | None, now: RunView) -> list[StepView]:
     return [step for step in now.steps if seen.get(step.definition.name) != _look(step)]
 
 
+def changed_calls(before: RunView | None, now: RunView) -> list[CallView]:
+    """Return the calls of a dynamic run that look different from how they looked before; at first all."""
+    if now.calls is None:
+        return []
+    seen = {} if before is None or before.calls is None else {call.key: _call_look(call) for call in before.calls.calls}
+    return [call for call in now.calls.calls if seen.get(call.key) != _call_look(call)]
+
+
 def run_changed(before: RunView | None, now: RunView) -> bool:
     """Return whether state, reason, attempt, generation or life of the run are different; at first they are."""
     return before is None or _run_look(before) != _run_look(now)
@@ -102,6 +111,12 @@ def run_changed(before: RunView | None, now: RunView) -> bool:
 def _look(step: StepView) -> tuple[object, ...]:
     marks = tuple((mark.attempt, mark.tries, mark.started_at_ms) for mark in step.in_flight)
     return step.state, None if step.current is None else step.current.record_id, marks
+
+
+def _call_look(call: CallView) -> tuple[object, ...]:
+    mark = call.mark
+    started = None if mark is None else (mark.attempt, mark.tries, mark.started_at_ms)
+    return call.standing, None if call.current is None else call.current.record_id, started, len(call.resolutions)
 
 
 def _run_look(view: RunView) -> tuple[object, ...]:

@@ -19,6 +19,7 @@ from agent_run_ledger.ledger.proofs import consistency_proof
 from agent_run_ledger.ledger.regrown import RegrownTree
 from agent_run_ledger.ledger.views import record_content
 from agent_run_ledger.ports import Event, Head, Reader, RunRow, StoredRecord
+from agent_run_ledger.runs.attempt import PARENT_KEY
 
 MAX_PROBLEMS = 100
 """Problems kept with their words; the others are only counted."""
@@ -272,7 +273,10 @@ class _Audit:
                 kind = lawful_kind(change["type"], old, new)  # that the record is missing is said once
             place = index << 16 | position
             if change["type"] == "step":
-                wrong = self._replay.step_change(uid, old, new, generation, kind=kind, record_id=place)
+                resolves = _resolves(stored) if new == CallState.RESOLVED.value else None
+                wrong = self._replay.step_change(
+                    uid, old, new, generation, kind=kind, record_id=place, resolves=resolves
+                )
             elif change["type"] == "run":
                 wrong = self._replay.run_change(uid, old, new, generation, kind=kind, record_id=place)
             else:
@@ -358,19 +362,16 @@ class _Audit:
             yield "run_id", row.run_id, content["run_id"]
             fork = content.get("fork")
             in_log = cast("dict[str, object]", fork).get("run_uid") if isinstance(fork, dict) else None
-            yield (
-                "the run it was forked from",
-                *self._forked_from(row, content.get("forked_from") if is_erased else in_log),
-            )
+            forked_from = content.get("forked_from") if is_erased else in_log
+            yield "the run it was forked from", self._uid_hex(row.forked_from_row_id), forked_from
+            yield "the run it was started within", self._uid_hex(row.parent_row_id), content.get(PARENT_KEY)
 
-    def _forked_from(self, row: RunRow, in_log: object) -> tuple[object, object]:
-        """Return the uid of the run that the row names as the one it was forked from, and what the log says of it."""
-        if row.forked_from_row_id is None:
-            return None, in_log
+    def _uid_hex(self, row_id: int | None) -> str | None:
+        """Return the uid of the run in a row that another row names."""
         try:
-            return self._reader.get_run(row.forked_from_row_id).run_uid.hex(), in_log
+            return None if row_id is None else self._reader.get_run(row_id).run_uid.hex()
         except _UNREADABLE:
-            return f"row {row.forked_from_row_id}", in_log
+            return f"row {row_id}"
 
     def _rows(self) -> Iterator[RunRow]:
         """Yield every run's row that can be read; what cannot be read is noted and skipped."""
@@ -445,6 +446,14 @@ class _Audit:
     def _note_all(self, leaf_index: int | None, texts: list[str]) -> None:
         for text in texts:
             self._note(leaf_index, text)
+
+
+def _resolves(stored: StoredRecord | None) -> int | None:
+    """Return which record a resolution says it resolves: -1 where it names none, None where it is not there."""
+    if stored is None:
+        return None
+    said: object = record_content(stored.record).get("record")
+    return said if type(said) is int else -1
 
 
 def _compared(row: RunRow, marks: int, track: Track) -> Iterator[tuple[str, object, object]]:

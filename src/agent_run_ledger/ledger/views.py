@@ -10,10 +10,11 @@ from typing import Any, cast
 import orjson
 
 from agent_run_ledger.errors import LedgerError, Refused, Tampered
-from agent_run_ledger.kernel.record import Record, RecordKind
+from agent_run_ledger.kernel.record import DYNAMIC_KEY, Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.stored_words import error_text
 from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord
+from agent_run_ledger.runs.abandoned import RESOLVES, after_of, detail_of, is_unknown
 from agent_run_ledger.runs.prefix import Origin, Prefix, prefix_in
 
 MAX_OPENED_BYTES = 256 * 1024 * 1024
@@ -36,6 +37,8 @@ class RunSummary:
 
     `forked_from` is the run id of the run it was forked from, None where it is no fork.
     `erased`: whether the run was erased as a whole, or is about to be: its last START is.
+    `dynamic`: whether it is a dynamic run, None where that is erased; its `steps_recorded` are results of calls, and it
+    has no `steps_total`. `parent` is the run it was started within, `children` how many were started within it.
     """
 
     row: RunRow
@@ -45,6 +48,9 @@ class RunSummary:
     steps_total: int | None
     forked_from: str | None = None
     erased: bool = False
+    dynamic: bool | None = False
+    parent: str | None = None
+    children: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,9 @@ class RecordView:
 
     `error` says what an ERROR or RESCUED record holds, "Type: message" of any length; `because` are paths of a rerun.
     `origin` says of a record that a fork refers to which other run recorded it; `attempt` is then that run's.
+    `unknown`: it says that the outcome of its call is unknown. `resolves` is the record of such a call whose outcome
+    this one is, as a person said, and `after` the latest record of the run when the call was started, 0 where nobody
+    says.
     """
 
     record_id: int
@@ -74,6 +83,9 @@ class RecordView:
     arguments: Mapping[str, str]
     usage: bytes = b""
     origin: Origin | None = None
+    unknown: bool = False
+    resolves: int | None = None
+    after: int = 0
 
     @property
     def since_attempt(self) -> int:
@@ -101,8 +113,9 @@ def summarise(store: Store, row: RunRow) -> RunSummary:
     """Return the summary of one run. A start of it elsewhere is not disturbed."""
     reader = store.reader()
     start = None if row.last_start_record_id is None else reader.record(row.last_start_record_id)
-    steps = None if start is None else record_content(start.record).get("steps")
-    defined = _names(cast("list[object]", steps)) if isinstance(steps, list) else None
+    content: Mapping[str, Any] = {} if start is None else record_content(start.record)
+    steps, dynamic = content.get("steps"), DYNAMIC_KEY in content
+    defined = _names(cast("list[object]", steps)) if isinstance(steps, list) and not dynamic else None
     forked_from, prefix = None, None
     if row.forked_from_row_id is not None:
         forked_from = reader.get_run(row.forked_from_row_id).run_id
@@ -111,10 +124,15 @@ def summarise(store: Store, row: RunRow) -> RunSummary:
         row=row,
         live=is_live(store, row),
         holder=parse_holder(row.holder),
-        steps_recorded=_recorded(reader, row, defined, frozenset(prefix.records if prefix else ())),
+        steps_recorded=reader.count_results(row.row_id)
+        if dynamic
+        else _recorded(reader, row, defined, frozenset(prefix.records if prefix else ())),
         steps_total=None if defined is None else len(defined),
         forked_from=forked_from,
         erased=start is not None and start.erased,
+        dynamic=None if start is None or start.erased else dynamic,
+        parent=None if row.parent_row_id is None else reader.get_run(row.parent_row_id).run_id,
+        children=len(reader.children_of(row.row_id)),
     )
 
 
@@ -176,9 +194,10 @@ def record_content(record: Record) -> Mapping[str, Any]:
 def view_record(stored: StoredRecord, origin: Origin | None = None) -> RecordView:
     """Return one record without its payload; `origin` where it is another run's."""
     record = stored.record
-    inputs = _json_object(record.inputs)
+    inputs = detail_of(record)
     because = inputs.get("because", [])
     arguments = inputs.get("a", {})
+    resolves = inputs.get(RESOLVES)
     return RecordView(
         record_id=stored.record_id,
         leaf_index=stored.leaf_index,
@@ -199,6 +218,9 @@ def view_record(stored: StoredRecord, origin: Origin | None = None) -> RecordVie
         arguments=cast("Mapping[str, str]", arguments) if isinstance(arguments, dict) else {},
         origin=origin,
         usage=record.usage or b"",
+        unknown=is_unknown(record),
+        resolves=resolves if type(resolves) is int else None,
+        after=after_of(record),
     )
 
 
@@ -218,14 +240,6 @@ def stored_json(record: Record) -> object:
         return cast("object", orjson.loads(payload))
     except (ValueError, zlib.error):
         return None
-
-
-def _json_object(text: bytes | None) -> Mapping[str, object]:
-    try:
-        loaded = orjson.loads(text or b"{}")
-    except ValueError:
-        return {}
-    return cast("dict[str, object]", loaded) if isinstance(loaded, dict) else {}
 
 
 def _error_line(record: Record) -> str:

@@ -15,6 +15,15 @@ AFTER: Final = "after"
 UNKNOWN: Final = "unknown"
 RESERVED: Final = "reserved"
 
+RESOLVE: Final = "resolve"
+"""The name of the DECISION records that resolve a call with an unknown outcome."""
+
+RESOLVES: Final = "resolves"
+"""Where the inputs of a resolved call's RESULT or ERROR say which record it resolves."""
+
+MARK: Final = "mark-"
+"""Before the number of a lane, the name of a call that a dead attempt left in flight."""
+
 
 def abandoned(mark: InFlight, *, run_uid: bytes, salt: bytes, generation: int, now_ms: int) -> tuple[Record, Change]:
     """Return the record and the change for a start mark that nothing concluded.

@@ -16,7 +16,7 @@ import orjson
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse, RunBusy, RunCancelled, RunQuarantined, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope import Change
-from agent_run_ledger.kernel.record import KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.record import DYNAMIC_KEY, KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
 from agent_run_ledger.runs.abandoned import abandoned
@@ -25,8 +25,8 @@ from agent_run_ledger.runs.leaf_check import generation_at, record_of_run
 
 MAX_STORED_BYTES = 1 << 30
 START_TRIES = 20
-DYNAMIC_KEY = "dynamic"
-"""Where a START record's content says that the run is a dynamic one, and how its scopes are keyed."""
+PARENT_KEY = "parent"
+"""Where a run's first START names the run within which it was started, by its uid in hex."""
 LOCK_PAUSES_S = (0.001, 0.004)
 
 
@@ -236,6 +236,8 @@ def _start(
     }
     if definition.order_only:
         content["order_only"] = definition.order_only
+    if before is None and definition.parent_row_id is not None:
+        content[PARENT_KEY] = context.store.reader().get_run(definition.parent_row_id).run_uid.hex()
     if definition.dynamic is not None:
         content[DYNAMIC_KEY] = definition.dynamic
     if definition.keep_inputs and not _keeps_inputs(context.store, before):

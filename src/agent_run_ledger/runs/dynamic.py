@@ -103,8 +103,9 @@ class DynamicSession:
         self._journal: Journal | None = opened.journal
         self._watch = opened.watch
         self._on_change = on_change
-        self._history = History(context.store, opened.row, opened.keys)
-        last_id = opened.row.last_start_record_id or 0
+        self._history = History(context.store, opened.row, opened.keys, opened.prefix)
+        # The start's leaf also holds what an earlier attempt left behind: every call comes after all of that.
+        last_id = (opened.row.last_start_record_id or 0) | 0xFFFF
         self._commits = Commits(self.run_id, opened.journal, self._history, opened.watch, last_id)
         self._lock = self._commits.lock
         self._closed = False

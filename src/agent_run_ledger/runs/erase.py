@@ -10,10 +10,10 @@ from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse, Refused, RunBusy, Tampered
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.erasure import ERASABLE, EVENTS, Ranges, erased_form, kept_digest, kept_sha256
-from agent_run_ledger.kernel.record import KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.record import DYNAMIC_KEY, KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import CallState, RunEvent, RunState
 from agent_run_ledger.ports import Reader, RunRow, Store, Tx
-from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Context, try_lock, was_taken_over
+from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, PARENT_KEY, Context, try_lock, was_taken_over
 from agent_run_ledger.runs.differences import is_text
 from agent_run_ledger.runs.leaf_check import check_against_leaf
 from agent_run_ledger.runs.operate import decide, no_run
@@ -21,6 +21,9 @@ from agent_run_ledger.runs.operate import decide, no_run
 BATCH_RECORDS = 1_000
 BATCH_BYTES = 16 << 20
 """One transaction erases at most so many records, and payloads of so many bytes unless a single one has more."""
+
+ENDED = (RunState.COMPLETED, RunState.CANCELLED)
+"""States of runs that need nothing any more."""
 
 Progress = Callable[[int, int], None]
 """Gets how many of how many are done."""
@@ -39,7 +42,8 @@ class Plan:
     """What an erasure would erase: so many `records`, of all steps (None) or of these.
 
     `dependants` are those among the steps that were not named and take, directly or not, what a named one returned.
-    `forks` are runs that were forked from this one: they hold records of their own.
+    `forks` are runs that were forked from this one, `children` those that were started within it: they hold records of
+    their own. `waiting` are the runs within which this one was started and that are not over: they need it to go on.
     """
 
     row: RunRow
@@ -47,6 +51,8 @@ class Plan:
     dependants: tuple[str, ...]
     records: int
     forks: tuple[str, ...]
+    children: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +85,8 @@ def check_act(act: Act) -> None:
 def plan_erasure(store: Store, run_id: str, selection: Selection) -> Plan:
     """Return what an erasure would erase now. Nothing is written.
 
-    Refused: no_run, no_step (a name that the run does not know), graph_erased (which steps take a result is erased
-    already: erase everything, or only the named steps).
+    Refused: no_run, no_step (a name that the run does not know), graph_erased and no_graph (which steps take a result
+    is erased already, or was never known: erase everything, or only the named steps).
     """
     reader = store.reader()
     row = reader.find_run(run_id)
@@ -94,7 +100,20 @@ def plan_erasure(store: Store, run_id: str, selection: Selection) -> Plan:
         dependants=() if steps is None else tuple(name for name in steps if name not in named),
         records=sum(is_chosen for _, is_chosen in _each(reader, row, steps)),
         forks=tuple(fork.run_id for fork in reader.forks_of(row.row_id)),
+        children=tuple(child.run_id for child in reader.children_of(row.row_id)),
+        waiting=tuple(one.run_id for one in around(reader, row) if one.state not in ENDED),
     )
+
+
+def around(reader: Reader, row: RunRow) -> list[RunRow]:
+    """Return the runs within which this one was started, the nearest first."""
+    found: list[RunRow] = []
+    seen = {row.row_id}
+    while row.parent_row_id is not None and row.parent_row_id not in seen:
+        row = reader.get_run(row.parent_row_id)
+        seen.add(row.row_id)
+        found.append(row)
+    return found
 
 
 def erase_run(
@@ -213,13 +232,14 @@ def _by_size(reader: Reader, some: Sequence[tuple[int, bool]]) -> Iterator[_Batc
 
 
 def _commit(context: Context, plan: Plan, act: Act, batch: _Batch) -> None:
-    parent = plan.row.forked_from_row_id
+    reader = context.store.reader()
     content = {
         "event": act.event,
         "reason": act.reason,
         "actor": act.actor,
         "run_id": plan.row.run_id,
-        "forked_from": None if parent is None else context.store.reader().get_run(parent).run_uid.hex(),
+        "forked_from": _uid_hex(reader, plan.row.forked_from_row_id),
+        PARENT_KEY: _uid_hex(reader, plan.row.parent_row_id),
         "steps": None if plan.steps is None else list(plan.steps),
         "count": len(batch.ids),
         "ranges": [list(pair) for pair in batch.ranges],
@@ -236,6 +256,10 @@ def _commit(context: Context, plan: Plan, act: Act, batch: _Batch) -> None:
         payload=packed.payload,
     )
     context.store.transact(context.entropy.uuid7(), lambda tx: _write(tx, plan, batch.ids, draft))
+
+
+def _uid_hex(reader: Reader, row_id: int | None) -> str | None:
+    return None if row_id is None else reader.get_run(row_id).run_uid.hex()
 
 
 def _write(tx: Tx, plan: Plan, record_ids: Sequence[int], draft: Record) -> None:
@@ -272,7 +296,7 @@ def _is_told(name: str, fingerprint: bytes, steps: Collection[str] | None) -> bo
 def _chosen_steps(store: Store, row: RunRow, selection: Selection) -> tuple[str, ...]:
     """Return the named steps and, unless `only` they are to be erased, what takes their results, by name."""
     named = selection.steps or ()
-    takers, known, is_whole = _graph(store, row)
+    takers, known, is_whole, is_dynamic = _graph(store, row)
     reader = store.reader()
     known |= {name for _, name in reader.record_names(row.row_id, kinds=ERASABLE) if name}
     known |= set(reader.erased_names(row.row_id))
@@ -282,6 +306,12 @@ def _chosen_steps(store: Store, row: RunRow, selection: Selection) -> tuple[str,
         raise Refused(f"run {row.run_id!r} has no step {unknown[0]!r}", code="no_step", hint=hint)
     if selection.only:
         return tuple(sorted(set(named)))
+    if is_dynamic:
+        raise Refused(
+            f"run {row.run_id!r} is a dynamic run: nobody knows which of its calls took the results of others",
+            code="no_graph",
+            hint="erase the whole run, or name every step that may hold it and give --only",
+        )
     if not is_whole:
         raise Refused(
             f"which steps of run {row.run_id!r} take the results of others is erased",
@@ -296,11 +326,11 @@ def _chosen_steps(store: Store, row: RunRow, selection: Selection) -> tuple[str,
     return tuple(sorted(chosen))
 
 
-def _graph(store: Store, row: RunRow) -> tuple[dict[str, set[str]], set[str], bool]:
-    """Return who takes whose results in any attempt of the run, all steps, and whether every attempt tells."""
+def _graph(store: Store, row: RunRow) -> tuple[dict[str, set[str]], set[str], bool, bool]:
+    """Return who takes whose results in any attempt, all steps, whether every attempt tells, and whether none knows."""
     takers: dict[str, set[str]] = {}
     known: set[str] = set()
-    is_whole = True
+    is_whole, is_dynamic = True, False
     for stored in store.reader().records(row.row_id, kinds=[RecordKind.START]):
         if stored.erased:
             is_whole = False
@@ -308,9 +338,10 @@ def _graph(store: Store, row: RunRow) -> tuple[dict[str, set[str]], set[str], bo
         check_against_leaf(store, stored)
         content, _ = codecs.unpack_without(stored.record.encoding, stored.record.payload, KEPT_INPUTS)
         start = cast("Mapping[str, Any]", content)
+        is_dynamic |= DYNAMIC_KEY in start
         waits: Mapping[str, list[str]] = start.get("order_only", {})
         for name, _version, needed, _code in cast("list[tuple[str, str, list[str], str]]", start["steps"]):
             known.add(name)
             for producer in set(needed) - set(waits.get(name, ())):
                 takers.setdefault(producer, set()).add(name)
-    return takers, known, is_whole
+    return takers, known, is_whole, is_dynamic

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import Refused
+from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.envelope import Change
-from agent_run_ledger.kernel.record import KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.record import DYNAMIC_KEY, KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RunRow, Store, Tx
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Context, holder, start_detail
+from agent_run_ledger.runs.fork_dynamic import ForkPoint, dynamic_prefix
 from agent_run_ledger.runs.inherited import keys_for
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.leaf_check import record_of_run
+from agent_run_ledger.runs.opened_run import SCOPE_KEY
 from agent_run_ledger.runs.operate import no_run
 from agent_run_ledger.runs.prefix import FORK_KEY, Prefix, prefix_in
 
@@ -39,16 +41,35 @@ class _Parent:
     salt: bytes
     last_start: Mapping[str, Any]
     inherited: Prefix | None
+    dynamic: Mapping[str, Any] | None
 
 
-def fork_run(context: Context, run_id: str, *, from_step: str, new_run_id: str, inputs: Inputs | None) -> NewFork:
+def fork_run(
+    context: Context,
+    run_id: str,
+    *,
+    from_step: str | None = None,
+    from_call: int | None = None,
+    new_run_id: str,
+    inputs: Inputs | None,
+) -> NewFork:
     """Make the run `new_run_id`, which refers to the results of `run_id` that do not depend on `from_step`.
+
+    Of a dynamic run: to all that was recorded before the first call of `from_step` was begun, or the call that the
+    record `from_call` is of.
 
     Guarantees: the new run lands whole or not at all, in one leaf; the other run may be in any state, also at work,
     and nothing of it changes. Without `inputs` the fork belongs to the inputs of the other run. Refused: "no_run",
-    "no_step", "run_exists", and "erased" where the other run's START is erased.
+    "no_step", "run_exists", and "erased" where the other run's START is erased; of a dynamic run see `dynamic_prefix`.
     """
     parent = _read_parent(context.store, run_id)
+    if parent.dynamic is not None:
+        point = ForkPoint(step=from_step, record_id=from_call)
+        key = bytes.fromhex(parent.dynamic[SCOPE_KEY])
+        prefix = dynamic_prefix(context.store, parent.row, parent.inherited, point, scope_key=key)
+        return NewFork(row=_commit(context, parent, new_run_id, prefix, inputs), prefix=prefix, runs=())
+    if from_step is None or from_call is not None:
+        raise Misuse("a pipeline is forked at a step", code="bad_fork", hint="give from_step=, and no call")
     dependencies = _dependencies(parent.last_start)
     if from_step not in dependencies:
         known = ", ".join(dependencies)
@@ -86,7 +107,8 @@ def _read_parent(store: Store, run_id: str) -> _Parent:
         record = record_of_run(store, row, row.last_start_record_id, RecordKind.START)
         content, _ = codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)
         last = cast("Mapping[str, Any]", content)
-    return _Parent(row=row, inputs=detail["inputs"], salt=salt, last_start=last, inherited=prefix_in(detail))
+    return _Parent(row=row, inputs=detail["inputs"], salt=salt, last_start=last, inherited=prefix_in(detail),
+                   dynamic=detail.get(DYNAMIC_KEY))  # fmt: skip
 
 
 def _dependencies(start: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -129,6 +151,8 @@ def _commit(context: Context, parent: _Parent, new_run_id: str, prefix: Prefix, 
             "holder": holder(),
             FORK_KEY: prefix.stored(),
             **{key: parent.last_start[key] for key in ("order_only",) if key in parent.last_start},
+            # Of where the other run was started nothing is taken over: the fork was not started there.
+            **({} if parent.dynamic is None else {DYNAMIC_KEY: {SCOPE_KEY: parent.dynamic[SCOPE_KEY]}}),
         },
     )
     reason = f"forked from {prefix.run_id!r} at step {prefix.from_step!r}; not executed yet"

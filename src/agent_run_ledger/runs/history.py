@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, cast
+from itertools import chain
+from typing import Any, cast
 
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Pending, Unavailable, Unstorable
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.scopes import ELEMENT_BYTES, ScopeKind, enclosing_call
 from agent_run_ledger.ports import RecordKey, RunRow, Store, StoredRecord
-from agent_run_ledger.runs.abandoned import after_of, is_unknown
+from agent_run_ledger.runs.abandoned import RESOLVE, after_of, is_unknown
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.leaf_check import check_against_leaf, erased
+from agent_run_ledger.runs.prefix import Prefix
 from agent_run_ledger.runs.recorded import Recorded
 
 CallKey = tuple[bytes, str, bytes, int]
-RESOLVE: Final = "resolve"
 
 
 class Fate(Enum):
@@ -64,8 +65,11 @@ class History:
     out since: no record moves. Not thread-safe: the session asks under its lock.
     """
 
-    def __init__(self, store: Store, row: RunRow | None, keys: Sequence[RecordKey]) -> None:
+    def __init__(
+        self, store: Store, row: RunRow | None, keys: Sequence[RecordKey], prefix: Prefix | None = None
+    ) -> None:
         self._store = store
+        self._prefix = prefix
         self._row = row
         self.recorded = Recorded(store, keys)
         self._keyed: dict[CallKey, RecordKey] = {}
@@ -166,8 +170,10 @@ class History:
     # -- reading ----------------------------------------------------------------------------------------------
 
     def _read(self, row: RunRow) -> None:
+        reader = self._store.reader()
         kinds = (RecordKind.ERROR, RecordKind.RESCUED, RecordKind.ABANDONED, RecordKind.DECISION)
-        for stored in self._store.reader().records(row.row_id, kinds=kinds):
+        referenced = map(reader.record, () if self._prefix is None else sorted(self._prefix.others))
+        for stored in chain(referenced, reader.records(row.row_id, kinds=kinds)):
             record = stored.record
             if stored.erased:
                 self._gone[record.scope, record.name, record.occurrence] = stored
@@ -197,7 +203,11 @@ class History:
             return
         kinds = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED, RecordKind.ABANDONED)
         reader = self._store.reader()
-        for stored in reader.records(self._row.row_id, kinds=kinds):
+        prefix = self._prefix
+        if prefix is not None:  # the call at which the run was forked came after what it refers to
+            self._note_later((prefix.scope, "", b"", 0), 0, prefix.after)
+        referenced = map(reader.record, () if prefix is None else sorted((*prefix.calls, *prefix.others)))
+        for stored in chain(referenced, reader.records(self._row.row_id, kinds=kinds)):
             record = stored.record
             self._note_later(_key(record), stored.record_id, after_of(record))
         for child in reader.children_of(self._row.row_id):

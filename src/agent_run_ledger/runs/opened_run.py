@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_run_ledger.errors import Misuse, Refused, Tampered
+from agent_run_ledger.kernel.record import DYNAMIC_KEY
 from agent_run_ledger.kernel.scopes import KEY_BYTES
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RecordKey, RunRow
 from agent_run_ledger.runs.attempt import (
-    DYNAMIC_KEY,
     Attempt,
     Context,
     Definition,
@@ -51,7 +51,7 @@ class OpenedRun:
         self._context = context
         self._attempt = attempt
         self.row = row
-        prefix = prefix_of(context.store, row)
+        self.prefix = prefix = prefix_of(context.store, row)
         self._referenced = frozenset[int]() if prefix is None else prefix.record_ids
         self.keys: Sequence[RecordKey] = () if row.attempt == 1 and attempt else keys_for(context.store, row, prefix)
         self.scope_key = _scope_key(context, row)

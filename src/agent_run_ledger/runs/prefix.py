@@ -14,12 +14,21 @@ FORK_KEY = "fork"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
-    """What the first START of a fork says: from which run and step, and by step which record stands for it."""
+    """What the first START of a fork says: from which run and step, and by step which record stands for it.
+
+    Of a dynamic run: `calls` are its results from before the call at which it was forked, `others` what else was
+    recorded by then of its calls (errors, calls that were left, and what people found out about them); `scope` is where
+    that call was made, and `after` the latest record of that moment.
+    """
 
     run_id: str
     run_uid_hex: str
     from_step: str
     records: Mapping[str, int]
+    calls: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+    scope: bytes = b""
+    after: int = 0
 
     def stored(self) -> dict[str, object]:
         """Return the value of the key `fork` (format: docs/formats/run_records.md)."""
@@ -28,12 +37,17 @@ class Prefix:
             "run_uid": self.run_uid_hex,
             "from_step": self.from_step,
             "records": dict(self.records),
+            **({} if not self.after else self._place()),
         }
+
+    def _place(self) -> dict[str, object]:
+        calls, others = list(self.calls), list(self.others)
+        return {"calls": calls, "others": others, "scope": self.scope.hex(), "after": self.after}
 
     @property
     def record_ids(self) -> frozenset[int]:
-        """The ids of all referenced records."""
-        return frozenset(self.records.values())
+        """The ids of all referenced results."""
+        return frozenset((*self.records.values(), *self.calls))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +75,10 @@ def prefix_in(content: Mapping[str, Any]) -> Prefix | None:
             run_uid_hex=str(fork["run_uid"]),
             from_step=str(fork["from_step"]),
             records=records,
+            calls=tuple(map(int, fork.get("calls", ()))),
+            others=tuple(map(int, fork.get("others", ()))),
+            scope=bytes.fromhex(str(fork.get("scope", ""))),
+            after=int(fork.get("after", 0)),
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise Tampered("what a START says of its fork is not readable", hint="run `arl verify`") from error

@@ -11,12 +11,11 @@ from agent_run_ledger.kernel.erasure import ERASABLE
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import Reader, RunRow, Store
 from agent_run_ledger.runs.attempt import Context
-from agent_run_ledger.runs.erase import Act, Progress, Selection, check_act, erase_run
+from agent_run_ledger.runs.erase import ENDED, Act, Progress, Selection, around, check_act, erase_run
 
 PRUNABLE = (RunState.COMPLETED, RunState.CANCELLED, RunState.FAILED)
 """States in which a run waits neither for a process nor for a person."""
 
-ENDED = (RunState.COMPLETED, RunState.CANCELLED)
 MAX_NAMED = 100
 _PAGE = 500
 
@@ -121,9 +120,15 @@ def prune(context: Context, row_ids: Sequence[int], act: Act, *, progress: Progr
 
 
 def why_not(reader: Reader, row: RunRow) -> str:
-    """Return why a run is not pruned now, empty where it is: it went on, or an unfinished fork rests on it."""
+    """Return why a run is not pruned now, empty where it is.
+
+    It went on, or somebody unfinished rests on it: a fork, or the run within which it was started.
+    """
     if row.state not in PRUNABLE:
         return f"it is {row.state} again"
+    for parent in around(reader, row):
+        if parent.state not in ENDED:
+            return f"run {parent.run_id}, within which it was started, is {parent.state}"
     to_visit, seen = [row.row_id], {row.row_id}
     while to_visit:
         for fork in reader.forks_of(to_visit.pop()):

@@ -122,6 +122,20 @@ def report_usage(
         raise Misuse("report_usage takes a response or numbers, not both", code="bad_usage")
 
 
+def noted_usage(
+    *, input_tokens: int | None = None, output_tokens: int | None = None, cost_usd: Decimal | float | str | None = None
+) -> bytes:
+    """Return what a person says that a call used, as a record keeps it; empty where nothing is said. Else Misuse."""
+    cost = _checked_cost(cost_usd)
+    said = Usage(
+        input_tokens=_checked_count("input_tokens", input_tokens),
+        output_tokens=_checked_count("output_tokens", output_tokens),
+        cost_usd=cost,
+        prices="" if cost is None else REPORTED,
+    )
+    return b"" if said == Usage() else usage_bytes([said])
+
+
 def stored_usage(
     meter: Meter, value: object, *, args: Sequence[object], kwargs: Mapping[str, object], at_ms: int
 ) -> bytes:

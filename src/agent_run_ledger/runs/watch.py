@@ -25,6 +25,7 @@ from agent_run_ledger.kernel.notices import (
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import Observer, Reader, RecordKey, RunRow, Store
+from agent_run_ledger.runs.abandoned import is_unknown
 
 log = logging.getLogger("agent_run_ledger")
 
@@ -226,7 +227,13 @@ def _abandoned(reader: Reader, row: RunRow) -> tuple[AbandonedCall, ...]:
     try:
         found = reader.records(row.row_id, kinds=[RecordKind.ABANDONED], after_record_id=row.last_start_record_id)
         return tuple(
-            AbandonedCall(step=r.name, attempt=r.attempt, tries=r.tries, started_at_ms=r.started_at_ms)
+            AbandonedCall(
+                step=r.name,
+                attempt=r.attempt,
+                tries=r.tries,
+                started_at_ms=r.started_at_ms,
+                unknown=is_unknown(r),
+            )
             for r in (stored.record for stored in found)
         )
     except LedgerError as error:

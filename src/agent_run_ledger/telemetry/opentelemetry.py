@@ -137,7 +137,8 @@ class OpenTelemetry:
         span = self._tracer.start_span(f"{names.INVOKE_WORKFLOW} {self._workflow}".rstrip(), attributes=attributes)
         self._attempts[opened] = span
         for call in opened.abandoned:
-            span.add_event(names.ABANDONED_EVENT, {names.STEP: call.step, names.RUN_ATTEMPT: call.attempt})
+            unknown = {names.UNKNOWN: True} if call.unknown else {}
+            span.add_event(names.ABANDONED_EVENT, {names.STEP: call.step, names.RUN_ATTEMPT: call.attempt, **unknown})
 
     def _restored(self, restored: CallRestored) -> None:
         self._steps.add(1, {names.OUTCOME: REPLAYED})

@@ -90,6 +90,7 @@ class Prometheus:
                 kind = "takeover" if notice.takeover else "resumed" if notice.resumed else "first"
                 self._attempts.labels(kind).inc()
                 self._abandoned.inc(len(notice.abandoned))
+                self._unknown.inc(sum(call.unknown for call in notice.abandoned))
             case CallRestored():
                 self._count(REPLAYED, notice.step)
                 self._add_tokens("replayed", notice.read_usage())
@@ -120,6 +121,7 @@ class Prometheus:
         self._runs = self._counter("runs", "Attempts that ended, by the state the run was left in.", "state")
         self._attempts = self._counter("attempts", "Attempts that began: first, resumed, takeover.", "kind")
         self._abandoned = self._counter("abandoned_calls", "Calls found begun and not concluded by a later attempt.")
+        self._unknown = self._counter("unknown_outcomes", "Those of them that may not be repeated: a person must look.")
         self._unrecorded = self._counter("unrecorded_calls", "Calls whose body ran in vain: no record is known to be.")
         self._retries = self._counter("retries", "Failures after which the step was to be tried again.")
         self._commits = self._counter("commits", "Commits of attempts: committed, failed.", "outcome")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import ClassGone, LedgerError
-from agent_run_ledger.kernel.record import Record, RecordKind
+from agent_run_ledger.kernel.record import DYNAMIC_KEY, Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import InFlight, Reader, RunRow, StoredRecord
-from agent_run_ledger.runs.prefix import prefix_in
+from agent_run_ledger.runs.prefix import Prefix, prefix_in
+from agent_run_ledger.testing.resolution_check import Resolutions
 
 MAY_BE_IN_FLIGHT = frozenset((RunState.RUNNING, RunState.QUARANTINED, RunState.CANCELLED))
 """A run fails, suspends or completes only when nothing runs any more; the operator's states come at any time."""
@@ -44,9 +46,12 @@ class RunRows:
         self._start_leaf = -1
         self._end: Record | None = None
         self._last_id = -1
+        self._resolutions = Resolutions()
+        self._dynamic = False
         for stored in reader.records(row.row_id, kinds=tuple(RecordKind)):
             self._read(stored)
-        for said in (*self._counting_problems(), *self._mark_problems(), *self._end_problems()):
+        wrong = (self._resolutions.missing(), self._counting_problems(), self._mark_problems(), self._end_problems())
+        for said in chain.from_iterable(wrong):
             self._note(said)
 
     def _note(self, said: str) -> None:
@@ -60,6 +65,8 @@ class RunRows:
         if record_id <= self._last_id:
             self._note(f"record {record_id} comes after record {self._last_id}")
         self._last_id = record_id
+        for said in self._resolutions.read(stored):
+            self._note(said)
         if record.kind is RecordKind.START:
             self._starts.append(record.attempt)
             self._start_leaf = stored.leaf_index
@@ -78,29 +85,47 @@ class RunRows:
 
     def _read_referenced(self, start: Record) -> None:
         """What a fork refers to are results of other runs, and it has none of its own for the same calls."""
-        if not start.payload:  # erased, and with it the list of what it referred to
+        if not start.payload:  # erased, and with it the list of what it referred to, and of which kind the run is
             self._referenced_unknown = self.row.forked_from_row_id is not None
+            self._dynamic = not start.salt
             return
         try:
             content: Any = codecs.unpack(start.encoding, start.payload)
             prefix = prefix_in(content)
+            self._dynamic = DYNAMIC_KEY in content
         except LedgerError as error:
             self._note(f"its START cannot be read: {error}")
             return
-        for name, record_id in prefix.records.items() if prefix else ():
+        if prefix is not None:
+            self._read_prefix(prefix)
+
+    def _read_prefix(self, prefix: Prefix) -> None:
+        for record_id in prefix.others:
+            try:
+                self._reader.record(record_id)
+            except LedgerError as error:
+                self._note(f"it refers to record {record_id}: {error}")
+        calls: list[tuple[str | None, int]] = [(None, record_id) for record_id in prefix.calls]
+        for name, record_id in (*prefix.records.items(), *calls):
             try:
                 other = self._reader.record(record_id).record
             except LedgerError as error:
                 self._note(f"it refers to record {record_id} for step {name!r}: {error}")
                 continue
-            if other.kind is not RecordKind.RESULT or other.name != name or other.run_uid == self.row.run_uid:
+            another = name is not None and other.name != name
+            if other.kind is not RecordKind.RESULT or another or other.run_uid == self.row.run_uid:
                 self._note(f"it refers to record {record_id}, which is no result of step {name!r} of another run")
-            self._result_names[record_id] = name
+            self._result_names[record_id] = other.name
             self._results[call_key(other)] = record_id
 
     def _read_abandoned(self, stored: StoredRecord) -> None:
-        """Only the start of a later attempt says that a call of an earlier one was abandoned, in its own leaf."""
+        """The start of a later attempt says in its own leaf that a call of an earlier one was abandoned.
+
+        A dynamic run leaves calls too while it goes on: branches that are cancelled, streams that are closed.
+        """
         attempt = self._starts[-1] if self._starts else 0
+        if self._dynamic and stored.record.attempt == attempt:
+            return
         if stored.record.attempt >= attempt or stored.leaf_index != self._start_leaf:
             self._note(
                 f"record {stored.record_id}: a call of attempt {stored.record.attempt} abandoned outside a later start"
