@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_run_ledger.errors import (
+    BudgetExceeded,
     ClassGone,
     Diverged,
     Forked,
@@ -29,6 +30,7 @@ from agent_run_ledger.kernel.states import RunState
 
 if TYPE_CHECKING:
     from agent_run_ledger.codecs import register_codec
+    from agent_run_ledger.kernel.budget import Budget, Reserve
     from agent_run_ledger.ledger.bound_run import BoundRun
     from agent_run_ledger.ledger.run_ledger import RunLedger
     from agent_run_ledger.runs.explain import StepExplanation, Verdict
@@ -41,6 +43,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BoundRun",
+    "Budget",
+    "BudgetExceeded",
     "ClassGone",
     "Diverged",
     "Forked",
@@ -52,6 +56,7 @@ __all__ = [
     "NotAdmitted",
     "Pending",
     "Refused",
+    "Reserve",
     "Run",
     "RunBusy",
     "RunCancelled",
@@ -74,7 +79,9 @@ __all__ = [
 
 _LAZY = {
     "BoundRun": "agent_run_ledger.ledger.bound_run",
+    "Budget": "agent_run_ledger.kernel.budget",
     "From": "agent_run_ledger.runs.steps",
+    "Reserve": "agent_run_ledger.kernel.budget",
     "Run": "agent_run_ledger.runs.run",
     "RunLedger": "agent_run_ledger.ledger.run_ledger",
     "Step": "agent_run_ledger.runs.steps",

@@ -114,6 +114,12 @@ class RunQuarantined(Refused):
     code = "run_quarantined"
 
 
+class BudgetExceeded(RunQuarantined):
+    """A call would have exceeded a budget, so its run is in QUARANTINE; the message has the limit and the numbers."""
+
+    code = "budget_exceeded"
+
+
 class RunCancelled(Refused):
     """The run was cancelled, which is for ever."""
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from agent_run_ledger import Budget, BudgetExceeded
 from agent_run_ledger.errors import Refused
+from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.runs.erase import Act, Selection, erase_run
+from agent_run_ledger.runs.operate import decide
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.testing import check_ledger
 from tests.contract.golden_program import build
@@ -54,6 +57,16 @@ def test_its_failed_run_goes_on_with_what_was_recorded(copy: pathlib.Path) -> No
     with build(copy, "failed", {"collect": collect_again, "review": review_again}) as ledger:
         assert ledger.execute(topic="golden") == "GOLDEN 1.50 3"
         assert verify_log(ledger._opened.context().store.reader()).ok
+
+
+def test_its_failed_run_can_be_given_a_budget_that_counts_what_was_before(copy: pathlib.Path) -> None:
+    bodies = {"collect": collect_again, "review": review_again}
+    with build(copy, "failed", bodies) as ledger:
+        with pytest.raises(BudgetExceeded, match="3 of 3 calls"):
+            ledger.bind("failed", budget=Budget(max_calls=3)).execute(topic="golden")
+        decide(ledger._opened.context(), "failed", RunEvent.RELEASE, reason="go on", actor="ann")
+        assert ledger.bind("failed", budget=Budget(max_calls=4)).execute(topic="golden") == "GOLDEN 1.50 3"
+    check_ledger(copy)
 
 
 def test_its_runs_can_be_erased(copy: pathlib.Path) -> None:

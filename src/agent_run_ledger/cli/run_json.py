@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.account_json import account_json, usage_json
+from agent_run_ledger.cli.budgets import budgets_json
 from agent_run_ledger.cli.words import iso
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.scopes import elements
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agent_run_ledger.ledger.account import Account
+    from agent_run_ledger.ledger.budget_use import BudgetUse
     from agent_run_ledger.ledger.call_view import CallView, ChildView
     from agent_run_ledger.ledger.views import RecordView
     from agent_run_ledger.ports import InFlight, Store
@@ -24,9 +26,13 @@ HAS_VALUE = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED)
 
 
 def run_json(
-    view: RunView, store: Store | None, account: Account, kept: Mapping[str, ReadValue] | None = None
+    view: RunView,
+    store: Store | None,
+    account: Account,
+    kept: Mapping[str, ReadValue] | None = None,
+    budgets: Mapping[str, BudgetUse] | None = None,
 ) -> dict[str, object]:
-    """Return one run with its account and the inputs that were kept; with a store, the recorded values too."""
+    """Return one run with its account, budgets and kept inputs; with a store, the recorded values too."""
     row = view.row
     return {
         "run_id": row.run_id,
@@ -48,6 +54,7 @@ def run_json(
         "code_changed": list(view.code_changed),
         "usage": account_json(account),
         "kind": "pipeline" if view.calls is None else "dynamic",
+        "budgets": budgets_json(budgets or {}),
         "steps": [step_json(step, view, store) for step in view.steps],
         "calls": [] if view.calls is None else [call_json(call, store) for call in view.calls.calls],
         "parent": view.parent,

@@ -11,6 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from agent_run_ledger.cli.account_words import account_words
+from agent_run_ledger.cli.budgets import budgets_words
 from agent_run_ledger.cli.call_tree import add_calls, child_line
 from agent_run_ledger.cli.output import ascii_only, console, text
 from agent_run_ledger.cli.parts import Parts
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.account import Account
+    from agent_run_ledger.ledger.budget_use import BudgetUse
     from agent_run_ledger.ledger.values import ReadValue
     from agent_run_ledger.ports import InFlight, Store
 
@@ -63,9 +65,10 @@ def run_tree(
     setting: Setting,
     kept: Mapping[str, ReadValue] | None = None,
     *,
+    budgets: Mapping[str, BudgetUse] | None = None,
     everything: bool = False,
 ) -> Tree:
-    """Return the tree of a run with its account and the inputs that were kept; with a store, its values too.
+    """Return the tree of a run with its account, budgets and kept inputs; with a store, its values too.
 
     Of many calls beside one another only the first and the last are shown, and those that tell most, unless
     `everything` is wanted. `setting` is the store's name for command lines.
@@ -99,6 +102,8 @@ def run_tree(
     spent = account_words(account.total)
     if spent:
         tree.add(Parts(["usage", *spent]))
+    for parts in budgets_words(budgets or {}):
+        tree.add(Parts(parts))
     _add_attempts(tree, view)
     if view.calls is not None:
         add_calls(tree, view, store, setting, everything=everything)

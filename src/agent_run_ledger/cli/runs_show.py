@@ -53,15 +53,17 @@ def _show_run(
     from agent_run_ledger.cli.run_json import run_json
     from agent_run_ledger.cli.run_tree import run_tree
     from agent_run_ledger.ledger.account import account_of_run
+    from agent_run_ledger.ledger.budget_use import budget_uses
     from agent_run_ledger.ledger.values import read_kept_inputs
 
     kept = None if view.kept_inputs_id is None else read_kept_inputs(store, view.kept_inputs_id)
     account = account_of_run(store, view.row, by=None)
+    budgets = budget_uses(store.reader(), view.row)
     values = store if payloads else None
     if as_json:
-        output.print_json(run_json(view, values, account, kept) | {"copy": copy_json(store)})
+        output.print_json(run_json(view, values, account, kept, budgets) | {"copy": copy_json(store)})
     else:
-        output.show(run_tree(view, values, account, setting, kept, everything=everything))
+        output.show(run_tree(view, values, account, setting, kept, budgets=budgets, everything=everything))
 
 
 def _show_step(store: SqliteStore, view: RunView, name: str, setting: Setting, *, full: bool, as_json: bool) -> None:

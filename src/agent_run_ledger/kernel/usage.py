@@ -73,6 +73,16 @@ def exact_cost(cost: Decimal) -> Decimal | None:
     return cost.quantize(_SMALLEST, context=MONEY).copy_abs()
 
 
+def cost_of(value: object) -> Decimal | None:
+    """Return a number of US dollars as the exact cost that is kept; None for what is none (see `exact_cost`)."""
+    if not isinstance(value, Decimal | float | int | str) or isinstance(value, bool):
+        return None
+    try:
+        return exact_cost(value if isinstance(value, Decimal) else Decimal(str(value)))
+    except (InvalidOperation, ValueError):
+        return None
+
+
 def _sum(lines: Sequence[Usage]) -> Usage:
     """Return the sum of lines; a number that one of them does not know is unknown, a text they differ in is empty."""
     first = lines[0]

@@ -10,10 +10,12 @@ from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.account import Account, account_of_family, account_of_run, parse_by
+from agent_run_ledger.ledger.budget_use import BudgetUse, budget_uses
 from agent_run_ledger.ledger.entering import Entering, RunSettings
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.execute import Request, aexecute, execute
 from agent_run_ledger.runs.explain import StepExplanation, explain_new, explain_steps
 from agent_run_ledger.runs.inputs import Inputs
@@ -42,6 +44,7 @@ class BoundRun:
         wait_s: float,
         takeover: bool,
         keep_inputs: bool = False,
+        limits: Callable[[], Limits] = Limits,
     ) -> None:
         self.run_id = run_id
         self._opened = opened
@@ -52,6 +55,7 @@ class BoundRun:
         self._wait_s = wait_s
         self._takeover = takeover
         self._keep_inputs = keep_inputs
+        self._limits = limits
 
     def run(self, /, **inputs: Any) -> Entering:
         """Return this run as a dynamic one, to be entered by `with` or `async with`; every keyword is an input."""
@@ -68,6 +72,7 @@ class BoundRun:
             max_parallel=self._max_parallel,
             policy=None if self._policy is None else self._policy.as_stored(),
             keep_inputs=self._keep_inputs,
+            limits=self._limits(),
         )
 
     def execute(self, /, **inputs: Any) -> Any:
@@ -166,6 +171,15 @@ class BoundRun:
             raise no_run(self.run_id)
         return context
 
+    def budget(self, step: str = "") -> BudgetUse | None:
+        """Return what is used, reserved, uncertain and left of the run's budget, or of that of a step in it.
+
+        Of the run's, with the runs within it. None where it never had one, and before its first start. Reads one row.
+        """
+        context = self._opened.existing()
+        row = self._row(context)
+        return None if context is None or row is None else budget_uses(context.store.reader(), row).get(step)
+
     def _row(self, context: Context | None) -> RunRow | None:
         return None if context is None else context.store.reader().find_run(self.run_id)
 
@@ -196,6 +210,7 @@ class BoundRun:
             wait_s=self._wait_s,
             takeover=self._takeover,
             keep_inputs=self._keep_inputs,
+            limits=self._limits(),
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from agent_run_ledger.errors import Misuse, RunBusy
 from agent_run_ledger.kernel.digests import fingerprint
 from agent_run_ledger.ledger.opened import OpenedStore
+from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.dynamic import DynamicSession
 from agent_run_ledger.runs.execute import BUSY_POLL_S
@@ -34,6 +35,7 @@ class RunSettings:
     max_parallel: int
     policy: Mapping[str, object] | None
     keep_inputs: bool
+    limits: Limits
 
 
 class Entering:
@@ -122,6 +124,7 @@ class Entering:
             policy=settings.policy,
             takeover=settings.takeover,
             keep_inputs=settings.keep_inputs,
+            limits=settings.limits,
             parent=parent,
         )
         opened = open_dynamic(context, request)

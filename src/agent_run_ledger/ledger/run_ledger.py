@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse
+from agent_run_ledger.kernel.budget import Budget, Reserve, check_budget
 from agent_run_ledger.kernel.gauges import StoreGauges
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.account import Account, account_of_store, parse_by
@@ -19,6 +20,7 @@ from agent_run_ledger.ledger.entering import Entering
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Observer
+from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.fork import fork_run
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.operate import no_run
@@ -51,6 +53,8 @@ class RunLedger:
     dynamic runs refuse. `durability`: "full" or "extra".
     `observers`: who is told what happens in the runs, see `ports.Observer`.
     `keep_inputs`: whether the inputs' values are kept with the run, and not only digests of them.
+    `budget`: what a run, with the runs within it, may use; see `Budget`. Runs within another one have none of their own
+    but by `bind`.
 
     Nothing is opened before the first run. Thread-safe; a context manager that closes the store.
     """
@@ -68,6 +72,7 @@ class RunLedger:
         durability: str = "full",
         observers: Iterable[Observer] = (),
         keep_inputs: bool = False,
+        budget: Budget | None = None,
         steps: Iterable[Step[..., Any]] = (),
     ) -> None:
         if policy is not None and not isinstance(policy, LoopDetectorPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -84,6 +89,7 @@ class RunLedger:
         self.max_parallel = max_parallel
         self.on_change = None if on_change is None else parse_on_change(on_change)
         self.keep_inputs = bool(keep_inputs)
+        self.budget = check_budget(budget)
         self._opened = OpenedStore(
             self.db_path,
             create=create,
@@ -135,6 +141,8 @@ class RunLedger:
         key: str | Callable[..., str] | None = None,
         interchangeable: bool = False,
         ignore: Iterable[str] = (),
+        budget: Budget | None = None,
+        reserves: Reserve | None = None,
     ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
     def step(
         self, fn: Callable[P, R] | None = None, /, **settings: Any
@@ -168,6 +176,8 @@ class RunLedger:
         key: str | Callable[..., str] | None = None,
         interchangeable: bool = False,
         ignore: Iterable[str] = (),
+        budget: Budget | None = None,
+        reserves: Reserve | None = None,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
     def tool(
         self, fn: Callable[P, R] | None = None, /, **settings: Any
@@ -183,6 +193,10 @@ class RunLedger:
             return made
 
         return register if fn is None else register(fn)
+
+    def _registered(self) -> tuple[Step[..., Any], ...]:
+        with self._lock:
+            return tuple(self._steps.values())
 
     @property
     def tools(self) -> tuple[Tool[..., Any], ...]:
@@ -214,15 +228,24 @@ class RunLedger:
         return await self.bind(self.run_id).aexecute(**inputs)
 
     def bind(
-        self, run_id: str, /, *, wait_s: float = 0, on_change: str | None = None, takeover: bool = False
+        self,
+        run_id: str,
+        /,
+        *,
+        wait_s: float = 0,
+        on_change: str | None = None,
+        takeover: bool = False,
+        budget: Budget | None = None,
     ) -> BoundRun:
         """Return a handle on one of many runs of these steps.
 
         `wait_s`: how long to wait for another live attempt before RunBusy. `takeover`: become the live attempt even
-        if another one lives; that one can write nothing more.
+        if another one lives; that one can write nothing more. `budget`: the run's own; by default that of
+        the ledger, for a run that is within no other.
         """
         if not isinstance(wait_s, int | float) or isinstance(wait_s, bool) or not 0 <= wait_s <= MAX_SECONDS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse(f"wait_s must be a number of seconds from 0 on, not {wait_s!r}", code="bad_setting")
+        own = check_budget(budget)
         return BoundRun(
             check_run_id(run_id),
             opened=self._opened,
@@ -233,6 +256,7 @@ class RunLedger:
             wait_s=wait_s,
             takeover=takeover,
             keep_inputs=self.keep_inputs,
+            limits=lambda: Limits(own=own, default=self.budget, steps=self._registered()),
         )
 
     def store_gauges(self) -> StoreGauges | None:

@@ -14,12 +14,14 @@ from typing import Any, cast
 import orjson
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import Misuse, RunBusy, RunCancelled, RunQuarantined, Tampered, Unavailable
+from agent_run_ledger.errors import BudgetExceeded, Misuse, RunBusy, RunCancelled, RunQuarantined, Tampered, Unavailable
+from agent_run_ledger.kernel.budget import Budget
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import DYNAMIC_KEY, KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
 from agent_run_ledger.runs.abandoned import abandoned
+from agent_run_ledger.runs.budgets import BUDGET, doubt_marks, is_for_budget, open_budgets
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.leaf_check import generation_at, record_of_run
 
@@ -47,7 +49,8 @@ class Definition:
 
     `order_only`: per step, the dependencies whose results it does not take. `keep_inputs`: whether the inputs' values
     are kept too, where the run's first START does not have them. `dynamic`: what the START of a dynamic run keeps
-    beside all this, None for a pipeline. `parent_row_id`: the run within which this one is started, if any.
+    beside all this, None for a pipeline. `parent_row_id`: the run within which this one is started, if any. `budgets`:
+    by step, "" for the run's own.
     """
 
     steps: list[list[object]]
@@ -57,6 +60,7 @@ class Definition:
     keep_inputs: bool = False
     dynamic: Mapping[str, object] | None = None
     parent_row_id: int | None = None
+    budgets: Mapping[str, Budget] = field(default_factory=dict[str, Budget])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,6 +170,11 @@ def _open_locked(context: Context, run_id: str, *, inputs: Inputs, definition: D
 
 def _refuse_stopped(store: Store, row: RunRow) -> None:
     """Refuse what people or the breaker stopped."""
+    if row.state is RunState.QUARANTINED and is_for_budget(row.reason):
+        raise BudgetExceeded(
+            f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
+            hint=f"raise the budget in the program, then `{_arl(store, row.run_id, 'release')}`",
+        )
     if row.state is RunState.QUARANTINED:
         raise RunQuarantined(
             f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
@@ -240,6 +249,8 @@ def _start(
         content[PARENT_KEY] = context.store.reader().get_run(definition.parent_row_id).run_uid.hex()
     if definition.dynamic is not None:
         content[DYNAMIC_KEY] = definition.dynamic
+    if definition.budgets:
+        content[BUDGET] = {tool: budget.as_stored() for tool, budget in definition.budgets.items()}
     if definition.keep_inputs and not _keeps_inputs(context.store, before):
         content[KEPT_INPUTS] = inputs.kept(limit_bytes=context.limit_bytes)
     packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
@@ -262,7 +273,7 @@ def _start(
             return None
         if before is not None:  # an erasure that ended since we looked left the row as it was
             _first_start(context.store, before)
-        return _write_start(tx, context, run_id, before, record, definition.parent_row_id)
+        return _write_start(tx, context, run_id, before, record, definition)
 
     return context.store.transact(context.entropy.uuid7(), write)
 
@@ -276,11 +287,12 @@ def _keeps_inputs(store: Store, row: RunRow | None) -> bool:
 
 
 def _write_start(
-    tx: Tx, context: Context, run_id: str, before: RunRow | None, record: Record, parent_row_id: int | None
+    tx: Tx, context: Context, run_id: str, before: RunRow | None, record: Record, definition: Definition
 ) -> RunRow:
     mac = record_mac(record)
     if before is None:
-        row = tx.insert_run(run_uid=record.run_uid, run_id=run_id, holder=holder(), parent_row_id=parent_row_id)
+        parent = definition.parent_row_id
+        row = tx.insert_run(run_uid=record.run_uid, run_id=run_id, holder=holder(), parent_row_id=parent)
         old, generation = "none", 1
     else:
         row, old, generation = before, str(before.state), before.generation + 1
@@ -289,8 +301,8 @@ def _write_start(
         raise Misuse(f"run {run_id!r} cannot start from state {old}", code="bad_state")
     change = Change(type="run", id=record.run_uid, old=old, new=str(new), generation=generation, mac=mac)
     record_id = tx.add_record(row.row_id, record, change)
-    for mark in tx.in_flight(row.row_id):
-        _abandon(tx, context, record.run_uid, mark, generation)
+    open_budgets(tx, context.store.reader(), row, definition.budgets, is_new=before is None)
+    _abandon_all(tx, context, row, generation)
     tx.update_run(
         row,
         state=new,
@@ -302,6 +314,14 @@ def _write_start(
         end_record_id=None,
     )
     return tx.get_run(row.row_id)
+
+
+def _abandon_all(tx: Tx, context: Context, row: RunRow, generation: int) -> None:
+    """Record what an earlier attempt left; what it had reserved of budgets is uncertain from now on."""
+    marks = tx.in_flight(row.row_id)
+    for mark in marks:
+        _abandon(tx, context, row.run_uid, mark, generation)
+    doubt_marks(tx, row, marks)
 
 
 def _abandon(tx: Tx, context: Context, run_uid: bytes, mark: InFlight, generation: int) -> None:

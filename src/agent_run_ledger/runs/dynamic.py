@@ -354,7 +354,7 @@ class DynamicSession:
     def _start(self, call: OpenCall, tries: int) -> None:
         journal = self._commits.journal
         lane = self._commits.take_lane()
-        started = journal.started(lane, 0, call.identity, tries)
+        started = journal.started(lane, 0, call.identity, tries, call.step.reserves)
         started.repeatable, started.after = call.step.repeatable, self.last_id
         call.body.lane = lane
         if self._watch is not None:
@@ -443,6 +443,12 @@ class DynamicSession:
                 f"two steps named {step.name!r} were called in run {self.run_id!r}",
                 code="duplicate_step",
                 hint="give one of them another name=",
+            )
+        if step.budget is not None and self._journal is not None and step.name not in self._journal.limited:
+            raise Misuse(
+                f"run {self.run_id!r} knows nothing of the budget of step {step.name!r}",
+                code="bad_budget",
+                hint="register the step in the ledger of the run before ledger.run(...)",
             )
 
     def _environment(self, step: Step[..., Any]) -> Mapping[str, bytes]:

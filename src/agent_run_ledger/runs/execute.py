@@ -6,7 +6,7 @@ import contextvars
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.attempt import Attempt, Context, Definition, Finished, finished_run, open_attempt
 from agent_run_ledger.runs.bodies import OffLoop, SyncBodies, Todo
+from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.explain import Verdict, explain_steps
 from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
@@ -48,6 +49,7 @@ class Request:
     wait_s: float
     takeover: bool
     keep_inputs: bool = False
+    limits: Limits = field(default_factory=Limits)
 
 
 class Session:
@@ -97,6 +99,7 @@ class Session:
             order_only=resolver.order_only(),
             keep_inputs=request.keep_inputs,
             parent_row_id=None if parent is None else parent.row_id,
+            budgets=request.limits.given(within=parent is not None),
         )
         opened = open_attempt(
             context, request.run_id, inputs=self._inputs, definition=definition, takeover=request.takeover

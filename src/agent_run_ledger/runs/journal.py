@@ -8,6 +8,8 @@ from typing import Any
 
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Superseded
+from agent_run_ledger.kernel.budget import Reserve, reserve_bytes
+from agent_run_ledger.kernel.counters import Counters
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import CallState, RunState
@@ -15,9 +17,11 @@ from agent_run_ledger.ports import InFlight, RunRow, Tx
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Attempt, Context
+from agent_run_ledger.runs.budgets import BUDGET, Accounts, Excess, ancestors, read_counters
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import Ending
 from agent_run_ledger.runs.leaf_check import load_value
+from agent_run_ledger.runs.operate import quarantine
 from agent_run_ledger.runs.watch import Watch
 
 NEW_STATE = {
@@ -26,13 +30,16 @@ NEW_STATE = {
     RecordKind.RESCUED: CallState.RESCUED,
 }
 
+STOPPED = frozenset((RunState.QUARANTINED, RunState.CANCELLED))
+"""States of a run, or of one that it is within, in which nothing may start."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Started:
     """A call that is running: where its mark stands, its step's place in the plan, and since when.
 
     `repeatable`: whether it may run again where nothing says how it ended. `after`: the latest record of the run when
-    it was started, 0 where nobody asks.
+    it was started, 0 where nobody asks. `reserve`: what it may use, as its step declares.
     """
 
     lane: int
@@ -42,6 +49,7 @@ class Started:
     at_ms: int
     repeatable: bool = True
     after: int = 0
+    reserve: Reserve | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,11 +81,21 @@ class Batch:
         return not (self.concluded or self.starts or self.values or self.abandoned) and self.end_state is None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Above:
+    """A run that the attempt's run is within, and that lets nothing start any more: it was stopped, or its budget."""
+
+    run_id: str
+    state: RunState
+    reason: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Written:
-    """What a commit wrote, and the run's state as it was found under the lock.
+    """What a commit wrote, and the run's state as it was found under the lock, or as the commit left it.
 
-    `record_ids` are those of `concluded`, `value_ids` of `values`, `left_ids` of `abandoned`.
+    `record_ids` are those of `concluded`, `value_ids` of `values`, `left_ids` of `abandoned`. Of the starts only the
+    first `started` were recorded: the others' bodies must not run (see `stopped.stopped`).
     """
 
     state: RunState
@@ -85,6 +103,8 @@ class Written:
     record_ids: tuple[int, ...]
     value_ids: tuple[int, ...] = ()
     left_ids: tuple[int, ...] = ()
+    started: int = 0
+    above: Above | None = None
 
     @property
     def last_id(self) -> int:
@@ -94,7 +114,8 @@ class Written:
 
 class Journal:
     """Guarantees: a record and its leaf land together; a superseded attempt writes nothing; a run that was cancelled
-    or quarantined meanwhile keeps results as evidence and starts nothing."""
+    or quarantined meanwhile, or is within one that was, keeps results as evidence and starts nothing; what would
+    exceed a budget is not started, and its run is quarantined in the same commit."""
 
     def __init__(
         self, context: Context, attempt: Attempt, watch: Watch | None = None, *, referenced: Collection[int] = ()
@@ -107,10 +128,20 @@ class Journal:
         self.run_id = attempt.row.run_id
         self.row_id = attempt.row.row_id
         self.attempt = attempt.row.attempt
+        reader = context.store.reader()
+        self._above = ancestors(reader.get_run, attempt.row)
+        budgets = reader.budgets(attempt.row.row_id)
+        self.limited = frozenset(tool for tool, kept in budgets.items() if read_counters(kept, tool).limits is not None)
+        own = (attempt.row.row_id,) if budgets else ()  # only a START could add one
+        self._known: dict[bytes, Counters] = {}
+        self._accounted = own + self._above  # one above may get a budget at any time
 
-    def started(self, lane: int, index: int, identity: CallIdentity, tries: int) -> Started:
+    def started(
+        self, lane: int, index: int, identity: CallIdentity, tries: int, reserve: Reserve | None = None
+    ) -> Started:
         """Return a start for the next batch."""
-        return Started(lane=lane, index=index, identity=identity, tries=tries, at_ms=self._context.clock.now_ms())
+        at_ms = self._context.clock.now_ms()
+        return Started(lane=lane, index=index, identity=identity, tries=tries, at_ms=at_ms, reserve=reserve)
 
     def conclude(self, started: Started, ended: Ending, *, because: list[str], code: bytes) -> Concluded:
         """Build the record of a call that ended, outside any lock."""
@@ -213,23 +244,70 @@ class Journal:
         record_ids = [self._add(tx, item, mac) for item, mac in zip(batch.concluded, macs, strict=True)]
         lanes = {item.started.lane for item in batch.concluded}
         left_ids = [self._leave(tx, start) for start in batch.abandoned] if batch.abandoned else []
-        if live:
-            for start in batch.starts:
-                self._mark(tx, start)
-                lanes.discard(start.lane)
-        for lane in lanes:
-            tx.clear_in_flight(mine.row_id, lane)
-        state = standing.state
-        if live and batch.end_state is not None:
-            self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
-            state = batch.end_state
-        return Written(
-            state=state,
+        accounts = self._account(tx, batch) if self._accounted else None
+        written = Written(
+            state=standing.state,
             reason=standing.reason,
             record_ids=tuple(record_ids),
             value_ids=tuple(value_ids),
             left_ids=tuple(left_ids),
         )
+        if live and batch.starts:
+            self._begin(tx, batch.starts, accounts, written)
+            lanes.difference_update(start.lane for start in batch.starts[: written.started])
+        for lane in lanes:
+            tx.clear_in_flight(mine.row_id, lane)
+        ends = written.state is RunState.RUNNING and batch.end_state is not None
+        if accounts is not None:
+            if ends:
+                accounts.pass_time()
+            accounts.write()
+        if ends:
+            self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
+            written.state = batch.end_state or written.state
+        return written
+
+    def _account(self, tx: Tx, batch: Batch) -> Accounts:
+        """Settle what ended in every budget it belongs to."""
+        accounts = Accounts(tx, self._accounted, self._known)
+        for item in batch.concluded:
+            accounts.settle(item.record, item.started.reserve)
+        for start in batch.abandoned:
+            accounts.doubt(start.identity.name, start.reserve)
+        return accounts
+
+    def _begin(self, tx: Tx, starts: Sequence[Started], accounts: Accounts | None, written: Written) -> None:
+        """Mark the starts that may be, up to the first one that may not, and say in `written` how it went."""
+        for row_id in self._above:
+            standing = tx.standing(row_id)
+            if standing.state in STOPPED:
+                run_id = tx.get_run(row_id).run_id
+                written.above = Above(run_id=run_id, state=standing.state, reason=standing.reason)
+                return
+        for start in starts:
+            excess = None if accounts is None else accounts.begin(start.identity.name, start.reserve)
+            if excess is not None:
+                self._exceeded(tx, excess, written)
+                return
+            self._mark(tx, start)
+            written.started += 1
+
+    def _exceeded(self, tx: Tx, excess: Excess, written: Written) -> None:
+        """Quarantine the run whose budget has no room for one more call."""
+        reason = excess.reason
+        quarantine(
+            tx,
+            excess.row_id,
+            actor=BUDGET,
+            reason=reason,
+            salt=self._context.entropy.token(SALT_BYTES),
+            content=excess.content(self.run_id),
+        )
+        row = tx.get_run(excess.row_id)
+        if excess.row_id == self._row.row_id:
+            written.state, written.reason = row.state, reason
+        else:
+            written.above = Above(run_id=row.run_id, state=row.state, reason=reason)
 
     def _refuse_erased(self, tx: Tx, batch: Batch) -> None:
         """The result of a call whose mark was erased is no evidence: recorded, it would outlive the erasure."""
@@ -293,6 +371,7 @@ class Journal:
             started_at_ms=start.at_ms,
             repeatable=start.repeatable,
             after_record_id=start.after,
+            reserved=reserve_bytes(start.reserve),
         )
 
     def _mark(self, tx: Tx, start: Started) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from agent_run_ledger.errors import Misuse, Refused, Tampered
@@ -19,6 +19,7 @@ from agent_run_ledger.runs.attempt import (
     open_attempt,
     start_detail,
 )
+from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
@@ -41,6 +42,7 @@ class DynamicRequest:
     policy: Mapping[str, object] | None
     takeover: bool
     keep_inputs: bool
+    limits: Limits = field(default_factory=Limits)
     parent: Parent | None = None
 
 
@@ -98,6 +100,7 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             keep_inputs=request.keep_inputs,
             dynamic=_described(context, parent),
             parent_row_id=None if parent is None else parent.row_id,
+            budgets=request.limits.given(within=parent is not None),
         )
         opened = open_attempt(
             context, request.run_id, inputs=request.inputs, definition=definition, takeover=request.takeover

@@ -1,7 +1,8 @@
-"""What people do to a run, each act a recorded decision: quarantine, release, cancel, take over."""
+"""What is decided over a run, by people or by a budget, each act a recorded decision."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from agent_run_ledger import codecs
@@ -35,17 +36,25 @@ def decide(context: Context, run_id: str, event: RunEvent, *, reason: str, actor
         raise Misuse(f"a {event} needs a reason", code="no_reason", hint="give --reason TEXT")
     if not is_text(reason):
         raise Misuse(f"the reason {reason!r} cannot be written as UTF-8", code="bad_reason")
-    packed = codecs.pack({"event": str(event), "reason": reason, "actor": actor}, limit_bytes=MAX_STORED_BYTES)
-    draft = Record(
-        kind=RecordKind.DECISION,
-        run_uid=b"",
-        salt=context.entropy.token(SALT_BYTES),
-        name=str(event),
-        value_sha256=packed.value_sha256,
-        encoding=packed.encoding,
-        payload=packed.payload,
-    )
+    content = {"event": str(event), "reason": reason, "actor": actor}
+    draft = _draft(event, content, context.entropy.token(SALT_BYTES))
     return context.store.transact(context.entropy.uuid7(), lambda tx: _write(tx, run_id, event, draft, reason))
+
+
+def quarantine(
+    tx: Tx, row_id: int, *, actor: str, reason: str, salt: bytes, content: Mapping[str, object] | None = None
+) -> bool:
+    """Put a run into QUARANTINE within a transaction; `actor` is what decided it. False where its state forbids it.
+
+    `content`: what the DECISION keeps beside event, reason and actor.
+    """
+    row, event = tx.get_run(row_id), RunEvent.QUARANTINE
+    new = next_run_state(row.state, event)
+    if new is None:
+        return False
+    draft = _draft(event, {"event": str(event), "reason": reason, "actor": actor, **(content or {})}, salt)
+    _apply(tx, row, new, event, draft, reason=reason)
+    return True
 
 
 def no_run(run_id: str) -> Refused:
@@ -60,6 +69,25 @@ def _write(tx: Tx, run_id: str, event: RunEvent, draft: Record, reason: str) -> 
     new = next_run_state(row.state, event)
     if new is None:
         raise Refused(f"run {run_id!r} is {row.state}: it cannot be {DONE[event]}", code="bad_transition")
+    stops = new is RunState.QUARANTINED or new is RunState.CANCELLED
+    _apply(tx, row, new, event, draft, reason=f"operator: {reason}" if stops else "")
+    return tx.get_run(row.row_id)
+
+
+def _draft(event: RunEvent, content: Mapping[str, object], salt: bytes) -> Record:
+    packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
+    return Record(
+        kind=RecordKind.DECISION,
+        run_uid=b"",
+        salt=salt,
+        name=str(event),
+        value_sha256=packed.value_sha256,
+        encoding=packed.encoding,
+        payload=packed.payload,
+    )
+
+
+def _apply(tx: Tx, row: RunRow, new: RunState, event: RunEvent, draft: Record, *, reason: str) -> None:
     generation = row.generation + (1 if event is RunEvent.TAKEOVER else 0)
     record = replace(draft, run_uid=row.run_uid, attempt=row.attempt, started_at_ms=tx.now_ms, ended_at_ms=tx.now_ms)
     change = Change(type="run", id=row.run_uid, old=row.state, new=new, generation=generation, mac=record_mac(record))
@@ -67,7 +95,7 @@ def _write(tx: Tx, run_id: str, event: RunEvent, draft: Record, reason: str) -> 
     tx.update_run(
         row,
         state=new,
-        reason=f"operator: {reason}" if new is RunState.QUARANTINED or new is RunState.CANCELLED else "",
+        reason=reason,
         generation=generation,
         attempt=row.attempt,
         holder=row.holder,
@@ -75,4 +103,3 @@ def _write(tx: Tx, run_id: str, event: RunEvent, draft: Record, reason: str) -> 
         last_start_record_id=row.last_start_record_id,
         end_record_id=row.end_record_id,
     )
-    return tx.get_run(row.row_id)

@@ -24,7 +24,7 @@ from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, Outcome, Todo
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import ending_of, may_try_again
-from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
+from agent_run_ledger.runs.journal import STOPPED, Batch, Journal, Started, Written
 from agent_run_ledger.runs.parents import Parent
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
@@ -182,7 +182,7 @@ class Pipeline:
     def _proceed(self, batch: Batch) -> Todo:
         launch = self._choose(batch)
         if self._stopped:
-            pass  # a person's decision stands; it is no end of ours
+            pass  # what was decided stands; it is no end of ours
         elif self._failure is not None and not self._running:
             batch.end_state = RunState.SUSPENDED if isinstance(self._failure, Pending) else RunState.FAILED
             batch.end_reason = f"step {self._failed_at!r}: {type(self._failure).__name__}"
@@ -194,6 +194,8 @@ class Pipeline:
             self._committed(batch, self._commit(batch))
         if self._failure is not None:
             if not self._running:
+                if batch.end_state is None and not self._stopped:  # a run above was stopped: this one ends as failed
+                    return self._proceed(Batch())
                 raise self._failure
             launch = [call for call in launch if call.ticket in self._running]
         wait_s = max(0.0, self._delayed[0][0] - self._context.clock.monotonic_s()) if self._delayed else None
@@ -231,19 +233,19 @@ class Pipeline:
                 index = heapq.heappop(self._runnable)
                 launch.append(self._launch(index, batch))
         except LedgerError as error:
-            self._withdraw(batch)
+            self._withdraw(batch.starts)
+            batch.starts.clear()
             self._fail(error, self._resolver.steps[index].name)
             return []
         return launch
 
-    def _withdraw(self, batch: Batch) -> None:
+    def _withdraw(self, starts: Sequence[Started]) -> None:
         """Take back starts that are not committed: their bodies never run."""
-        withdrawn = {id(start) for start in batch.starts}
+        withdrawn = {id(start) for start in starts}
         for ticket, started in list(self._running.items()):
             if id(started) in withdrawn:
                 del self._running[ticket]
                 self._free_lanes.append(started.lane)
-        batch.starts.clear()
 
     def _look_up(self, index: int) -> None:
         step = self._resolver.steps[index]
@@ -277,7 +279,7 @@ class Pipeline:
         if runnable.tries == 1:
             self._results.consumed(index)
         lane = self._free_lanes.pop()
-        started = self._journal.started(lane, index, runnable.identity, runnable.tries)
+        started = self._journal.started(lane, index, runnable.identity, runnable.tries, step.reserves)
         batch.starts.append(started)
         call = Call(index=index, lane=lane, step=step, args=args, kwargs=kwargs, meter=Meter(step.name, self._within))
         if self._watch is not None:
@@ -308,12 +310,13 @@ class Pipeline:
         why = stopped(self._journal.run_id, written)
         if why is None:
             return
-        self._withdraw(batch)
-        self._stopped = True
+        refused = batch.starts[written.started :]
+        self._withdraw(refused)
+        self._stopped = written.state in STOPPED
         self._left = max(self._left, 1)  # whatever was recorded, a stopped run is not done
         if not isinstance(self._failure, RunCancelled | RunQuarantined):
             self._failure = None
-        self._fail(why, "")
+        self._fail(why, "" if self._stopped else refused[0].identity.name)
 
 
 def _said(error: Exception) -> str:

@@ -18,6 +18,7 @@ from agent_run_ledger.ports import InFlight, Reader, RunRow, Store, StoredRecord
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.abandoned import AFTER, MARK, RESOLVE, RESOLVES, abandoned, after_of, is_unknown
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Context, try_lock, was_taken_over
+from agent_run_ledger.runs.budgets import doubt_marks, settle_doubt
 from agent_run_ledger.runs.differences import is_text
 from agent_run_ledger.runs.leaf_check import check_against_leaf, erased_step
 from agent_run_ledger.runs.operate import decide, no_run
@@ -215,6 +216,10 @@ class _Resolver:
             new = CallState.RECORDED if self._finding.outcome is Outcome.RESULT else CallState.FAILED
             outcome = self._outcome(tx, row, unknown, self._packed)
             outcome_id = self._add(tx, row, outcome, CallState.RESOLVED, new)
+            if outcome.usage:
+                settle_doubt(tx, row, unknown, outcome)
+        else:
+            settle_doubt(tx, row, unknown, None)
         return Resolved(
             row=row, step=unknown.name, record_id=self._record_id, decision_id=decision_id, outcome_id=outcome_id
         )
@@ -224,6 +229,7 @@ class _Resolver:
         mark = find_mark(tx.in_flight(row.row_id), row, lane)
         salt = self._context.entropy.token(SALT_BYTES)
         record, change = abandoned(mark, run_uid=row.run_uid, salt=salt, generation=row.generation, now_ms=tx.now_ms)
+        doubt_marks(tx, row, [mark])
         tx.clear_in_flight(row.row_id, lane)
         self._record_id = tx.add_record(row.row_id, record, change)
         return record

@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.binding import Parameter, ParameterKind, StepSpec
+from agent_run_ledger.kernel.budget import Budget, Reserve, check_budget, check_reserve
 from agent_run_ledger.kernel.code_digest import digest_of
 from agent_run_ledger.runs.arguments import check_ignored, check_key
 from agent_run_ledger.runs.current import CURRENT
@@ -78,7 +79,8 @@ class Step(Generic[P, R]):
     `timeout_s`: seconds until StepTimeout. A sync body's thread goes on and its late result is discarded; an async
     body is cancelled, and one that ignores that is waited for. `on_change`: "rerun" or "refuse", the run's own
     setting by default. `ignore`: names of parameters that say nothing about the result (a client, a logger): they do
-    not enter the fingerprint.
+    not enter the fingerprint. `budget`: what all calls of the step may use in one run;
+    `reserves`: what one of them may use.
 
     In a dynamic run: `key`: a template over the arguments ("user-{user_id}") or a function of them; calls of one key
     are one call, whatever their order. `interchangeable`: equal calls may be open at once, and may swap results.
@@ -104,6 +106,8 @@ class Step(Generic[P, R]):
         key: Key = None,
         interchangeable: bool = False,
         ignore: Iterable[str] = (),
+        budget: Budget | None = None,
+        reserves: Reserve | None = None,
     ) -> None:
         self.plain: Callable[P, R] = fn
         self.function_name: str = getattr(fn, "__name__", type(fn).__name__)
@@ -118,6 +122,8 @@ class Step(Generic[P, R]):
         self.on_change: OnChange | None = None if on_change is None else parse_on_change(on_change)
         self.key: Key = key
         self.interchangeable: bool = interchangeable
+        self.budget: Budget | None = check_budget(budget)
+        self.reserves: Reserve | None = check_reserve(reserves)
         self._check_settings()
         self.shape: Shape = _shape(fn)
         self.parameters, self.defaults = _parameters(fn, self.name)
@@ -174,6 +180,8 @@ class Step(Generic[P, R]):
             wrong = "is not callable"
         elif not isinstance(self.name, str) or not self.name or not self.name.isprintable() or len(self.name) > 200:  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = "needs a printable name of 1 to 200 characters"
+        elif self.name.startswith("run."):
+            wrong = "has a name that is kept for a run's own values"
         elif not isinstance(self.version, str) or not is_text(self.version):  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = "needs a string as version"
         elif isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]

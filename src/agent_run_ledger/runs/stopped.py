@@ -1,17 +1,39 @@
-"""What an attempt must raise when a commit of its found that the run was stopped."""
+"""What to raise when a commit finds that its run, or one that it is within, was stopped."""
 
 from __future__ import annotations
 
-from agent_run_ledger.errors import LedgerError, RunCancelled, RunQuarantined
+from typing import Final
+
+from agent_run_ledger.errors import BudgetExceeded, LedgerError, RunCancelled, RunQuarantined
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.runs.journal import Written
+from agent_run_ledger.runs.budgets import is_for_budget
+from agent_run_ledger.runs.journal import STOPPED, Above, Written
+
+_KEPT: Final = "the results of bodies that ran are kept as evidence"
 
 
 def stopped(run_id: str, written: Written) -> LedgerError | None:
-    """Return the error for a run that people or a rule stopped meanwhile, None for one that goes on."""
-    if written.state not in (RunState.CANCELLED, RunState.QUARANTINED):
-        return None
-    words = f"run {run_id!r} was {written.state} while it ran ({written.reason})"
-    if written.state is RunState.CANCELLED:
+    """Return the error for an attempt whose commit found a stop: BudgetExceeded, RunQuarantined or RunCancelled.
+
+    None where the run goes on. The starts of the batch from `written.started` on were not recorded: their bodies must
+    not run. Where only a run above was stopped (`written.above`), the attempt still has its own end to record.
+    """
+    if written.state in STOPPED:
+        return _error(f"run {run_id!r}", written.state, written.reason)
+    if written.above is not None:
+        return _said_of(run_id, written.above)
+    return None
+
+
+def _said_of(run_id: str, above: Above) -> LedgerError:
+    return _error(f"run {above.run_id!r}, which run {run_id!r} is part of,", above.state, above.reason)
+
+
+def _error(run: str, state: RunState, reason: str) -> LedgerError:
+    if is_for_budget(reason):
+        hint = f"raise the budget in the program, then `arl runs release`; {_KEPT}"
+        return BudgetExceeded(f"{run} was stopped by its {reason}", hint=hint)
+    words = f"{run} was {state} while it ran ({reason})"
+    if state is RunState.CANCELLED:
         return RunCancelled(words, hint="what is recorded stays; use a new run_id, or fork it")
-    return RunQuarantined(words, hint="the results of bodies that ran are kept as evidence")
+    return RunQuarantined(words, hint=_KEPT)

@@ -7,12 +7,12 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from agent_run_ledger.errors import Misuse
-from agent_run_ledger.kernel.usage import MAX_COUNT, Usage, exact_cost, merged, usage_bytes
+from agent_run_ledger.kernel.usage import MAX_COUNT, Usage, cost_of, merged, usage_bytes
 from agent_run_ledger.prices import price
 from agent_run_ledger.runs.differences import is_text
 from agent_run_ledger.runs.responses import MAX_TEXT, read_usage
@@ -173,12 +173,7 @@ def _checked_count(name: str, value: object) -> int | None:
 def _checked_cost(value: object) -> Decimal | None:
     if value is None:
         return None
-    cost: Decimal | None = None
-    if isinstance(value, Decimal | float | int | str) and not isinstance(value, bool):
-        try:
-            cost = exact_cost(value if isinstance(value, Decimal) else Decimal(str(value)))
-        except (InvalidOperation, ValueError):
-            cost = None
+    cost = cost_of(value)
     if cost is None:
         raise Misuse(f"cost_usd must be a number of US dollars from 0 on, not {_shown(value)}", code="bad_usage")
     return cost

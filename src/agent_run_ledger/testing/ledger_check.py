@@ -10,6 +10,7 @@ from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.testing.budget_check import budget_problems
 from agent_run_ledger.testing.integrity import integrity_problems
 from agent_run_ledger.testing.recorded_calls import all_runs
 from agent_run_ledger.testing.row_check import RunRows
@@ -54,8 +55,8 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
     Checked: SQLite's own integrity check; the log (leaves, tiles, head, the MAC of every record, every change of
     state against the tables, rows against the log: see `verify_log`); and per run that a call has one result, that a
     mark in flight belongs to the newest attempt of a run that may still be running and to no recorded call, that
-    attempts and generations count alike, that every result can be restored to its recorded digest, and that a
-    completed run's END names results that exist.
+    attempts and generations count alike, that every result can be restored to its recorded digest, that a completed
+    run's END names results that exist, and that the counters of its budgets are what records and marks say.
 
     Call it while no process has the ledger open, or from any process that uses this library; a run that goes on
     meanwhile may be reported as broken. Nothing is written but what SQLite needs to recover from a crash. Not
@@ -78,6 +79,7 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
         ]
         for row in all_runs(reader):
             found.add(RunRows(reader, row))
+            found.problems += [f"run {row.run_id!r}: {said}" for said in budget_problems(reader, row)]
     except LedgerError as error:
         raise LedgerBroken(where, [f"it cannot be read: {error}"]) from error
     finally:
