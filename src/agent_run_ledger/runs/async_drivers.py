@@ -51,11 +51,12 @@ async def acall(
 async def _outcome(call: OpenCall) -> Outcome:
     """Await an async body in this very task. Cancellation passes through: it is never recorded as a result."""
     body = call.body
+    limit = asyncio.timeout(call.step.timeout_s)
     with inside(call):
         token = METER.set(body.meter)
         try:
             reach("body.before")
-            async with asyncio.timeout(call.step.timeout_s) as limit:
+            async with limit:
                 if body.around is None:
                     value = await call.step.plain(*body.args, **body.kwargs)
                 else:
@@ -102,12 +103,13 @@ class AsyncStream(Chunks, AsyncIterator[Any]):
     async def _chunk(self) -> Any:
         session, call = self.session, self.call
         error: Exception | None = None
+        limit = asyncio.timeout(None if self.until is None else self.until - time.monotonic())
         try:
             with self.inside():
                 if self._source is None:
                     reach("body.before")
                     self._source = aiter(call.step.plain(*call.body.args, **call.body.kwargs))
-                async with asyncio.timeout(None if self.until is None else self.until - time.monotonic()) as limit:
+                async with limit:
                     chunk = await anext(self._source, END)
             if chunk is not END:
                 return self.copied(chunk)

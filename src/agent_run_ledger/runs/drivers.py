@@ -14,7 +14,7 @@ from agent_run_ledger.runs.steps import Shape, Step
 from agent_run_ledger.runs.streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from agent_run_ledger.runs.dynamic import DynamicSession, OpenCall
 
@@ -70,7 +70,7 @@ def _outcome(call: OpenCall) -> Outcome:
 
 
 @contextmanager
-def inside(call: OpenCall) -> Iterator[None]:
+def inside(call: OpenCall) -> Generator[None]:
     """Make the body of a call the place where steps are called."""
     token = CURRENT.set(call.inner)
     try:

@@ -284,7 +284,7 @@ class DynamicSession:
         if failure is not None:
             batch.end_state = RunState.SUSPENDED if isinstance(failure, Pending) else RunState.FAILED
             batch.end_reason = type(failure).__name__
-        content = {
+        content: dict[str, object] = {
             "dynamic": True,
             "results": {},
             "used": sorted(self._used),

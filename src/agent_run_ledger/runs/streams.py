@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,7 +83,7 @@ class Chunks:
             raise StepTimeout("")
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> Generator[None]:
         """Make the body, while it makes one chunk, the place where steps are called and usage is reported."""
         call = self.call
         meter, place = METER.set(call.body.meter), CURRENT.set(call.inner)
@@ -142,8 +142,9 @@ class Stream(Chunks, Iterator[Any]):
         """Leave the stream: what was not taken is not recorded."""
         source = self._source
         self.left()
-        if source is not None and hasattr(source, "close"):
-            source.close()
+        close: Callable[[], object] | None = getattr(source, "close", None)
+        if close is not None:
+            close()
 
     def __del__(self) -> None:
         self.left()
