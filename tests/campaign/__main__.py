@@ -1,4 +1,4 @@
-"""The campaign's command: `python -m tests.campaign` plays story after story until enough processes were killed."""
+"""The campaign's command: `python -m tests.campaign` plays random agents, and pipelines until enough were killed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ from pathlib import Path
 
 from tests.campaign.figures import figures_of, table_of, with_table
 from tests.campaign.playing import CampaignFailed, Told, play
+from tests.simulation.__main__ import PROGRAMS, Simulated, simulate
 
 KILLS = 600
 MOST_FAILURES = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play, say how it goes on stderr, print the table, and return 0; 1 when something did not hold."""
+    """Play, say how it goes on stderr, print the table, and return 0; 1 when something did not hold.
+
+    Agents come first: their processes are forked, which is done before a store is opened in this one.
+    """
     given = _parser().parse_args(arguments)
+    agents: Simulated | None = None
+    if given.seed is None and given.agents:
+        agents = simulate(range(given.first_seed, given.first_seed + given.agents), below=given.dir)
     told, failed, seeds = Told(), 0, []
     began_s = time.monotonic()
     wanted = repeat(given.seed, given.times) if given.seed is not None else count(given.first_seed)
@@ -36,7 +43,14 @@ def main(arguments: list[str] | None = None) -> int:
             told.add(one)
         _show(told, failed, given.kills if given.seed is None else None, time.monotonic() - began_s)
     sys.stderr.write("\n")
-    figures = figures_of(told, seeds=(min(seeds), max(seeds)), failures=failed, duration_s=time.monotonic() - began_s)
+    failed += 0 if agents is None else len(agents.failures)
+    figures = figures_of(
+        told,
+        seeds=(min(seeds), max(seeds)),
+        failures=failed,
+        duration_s=time.monotonic() - began_s,
+        agents={} if agents is None else agents.figures,
+    )
     print(table_of(figures), end="")
     if given.json is not None and not failed:
         given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
@@ -50,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kills", type=int, default=KILLS, metavar="N", help=f"until N are killed [{KILLS}]")
     parser.add_argument("--first-seed", type=int, default=1, metavar="N", help="the seed of the first story [1]")
     parser.add_argument("--seed", type=int, metavar="N", help="only the story of this seed")
+    parser.add_argument("--agents", type=int, default=PROGRAMS, metavar="N", help=f"agent programs [{PROGRAMS}]")
     parser.add_argument("--times", type=int, default=1, metavar="N", help="that story N times [1]")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="stories at the same time [1]")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where stores are made: this disk is used")

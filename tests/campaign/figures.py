@@ -15,8 +15,13 @@ INSTANT = "instant"
 TABLE_BEGINS, TABLE_ENDS = "<!-- written by make campaign -->\n", "<!-- until here -->\n"
 
 
-def figures_of(told: Told, *, seeds: tuple[int, int], failures: int, duration_s: float) -> dict[str, Any]:
-    """Return the content of the result file. It names no machine, no path and no time of day."""
+def figures_of(
+    told: Told, *, seeds: tuple[int, int], failures: int, duration_s: float, agents: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the content of the result file; `agents`: the figures of the simulation of agents.
+
+    It names no machine, no path and no time of day.
+    """
     counts = told.counts
     return {
         "campaign": FORMAT,
@@ -40,6 +45,7 @@ def figures_of(told: Told, *, seeds: tuple[int, int], failures: int, duration_s:
         "ends": dict(sorted(told.ends.items())),
         "acts": dict(sorted(told.acts.items())),
         "looks": dict(sorted(told.looks.items())),
+        "agents": agents,
         "failures": failures,
         "duration_s": round(duration_s),
         "versions": {
@@ -69,7 +75,8 @@ def table_of(figures: dict[str, Any]) -> str:
         ("calls recorded as abandoned, errors recorded", f"{figures['abandoned']:,}, {figures['errors']:,}"),
         ("acts of an operator, refused ones among them", _acts(figures["acts"])),
         ("looks of `arl` beside living processes", f"{sum(figures['looks'].values()):,}"),
-        ("duration", f"{figures['duration_s']:,} s"),
+        *_agent_rows(figures["agents"]),
+        ("duration, of pipelines", f"{figures['duration_s']:,} s"),
         ("versions", f"Python {versions['python']}, SQLite {versions['sqlite']}, {versions['system']}"),
     )
     lines = [f"| {what} | {told:,} |" if isinstance(told, int) else f"| {what} | {told} |" for what, told in rows]
@@ -81,6 +88,28 @@ def with_table(page: str, figures: dict[str, Any]) -> str:
     before, _, rest = page.partition(TABLE_BEGINS)
     _, _, after = rest.partition(TABLE_ENDS)
     return f"{before}{TABLE_BEGINS}\n{table_of(figures)}\n{TABLE_ENDS}{after}"
+
+
+def _agent_rows(agents: dict[str, Any]) -> list[tuple[str, object]]:
+    if not agents:
+        return []
+    points = "; ".join(f"`{point}` {kills}" for point, kills in agents["kills_by_point"].items() if kills)
+    first, last = agents["seeds"]
+    ends = ", ".join(f"{end} {count}" for end, count in agents["ends"].items())
+    return [
+        ("agents: programs (seeds), each with a store of its own", f"{agents['programs']:,} ({first}–{last})"),
+        ("agents: lives, killed with SIGKILL", f"{agents['lives']:,}, {agents['kills']:,}"),
+        ("agents: where (`line`: at a line of the trace)", points),
+        ("agents: failures", agents["failures"]),
+        ("agents: bodies that began, calls answered from the record", f"{agents['bodies']:,}, {agents['restored']:,}"),
+        ("agents: unknown outcomes handed out", agents["outcomes_unknown"]),
+        (
+            "agents: lives of changed programs, divergences",
+            f"{agents['lives_of_changed_programs']:,}, {agents['divergences']:,}",
+        ),
+        ("agents: how programs ended", ends),
+        ("agents: duration", f"{agents['duration_s']:,} s"),
+    ]
 
 
 def _acts(acts: dict[str, int]) -> str:

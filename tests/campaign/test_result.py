@@ -11,8 +11,9 @@ import pytest
 from agent_run_ledger.testing import ALL
 from tests.campaign.figures import TABLE_BEGINS, figures_of, table_of, with_table
 from tests.campaign.playing import Told
+from tests.simulation.__main__ import Simulated
 
-LEAST_KILLS = 300
+LEAST_KILLS, LEAST_AGENTS = 300, 2_000
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +43,23 @@ def test_its_figures_agree_with_each_other(figures: dict[str, Any]) -> None:
     assert figures["abandoned"] > 0
 
 
+def test_enough_agents_were_killed_and_nothing_failed(figures: dict[str, Any]) -> None:
+    agents = figures["agents"]
+    first, last = agents["seeds"]
+    assert agents["programs"] == last - first + 1 >= LEAST_AGENTS
+    assert agents["failures"] == 0
+    assert agents["kills"] == sum(agents["kills_by_point"].values()) >= agents["programs"]
+    assert agents["kills_by_point"].keys() == {*ALL, "line"}
+    assert sum(agents["ends"].values()) == agents["programs"]
+    assert min(agents[what] for what in ("restored", "outcomes_unknown", "divergences")) > 0
+    assert agents["lives"] >= agents["kills"] + agents["not_reached"]
+
+
 def test_it_has_the_fields_that_a_campaign_writes_today(figures: dict[str, Any]) -> None:
-    today = figures_of(Told(), seeds=(1, 1), failures=0, duration_s=0.0)
+    agents = Simulated(seeds=(1, 1)).figures
+    today = figures_of(Told(), seeds=(1, 1), failures=0, duration_s=0.0, agents=agents)
     assert list(figures) == list(today)
+    assert list(figures["agents"]) == list(agents)
     assert list(figures["versions"]) == list(today["versions"])
 
 

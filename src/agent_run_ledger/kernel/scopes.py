@@ -10,6 +10,8 @@ from typing import Final
 ELEMENT_BYTES: Final = 12
 KEY_BYTES: Final = 16
 ROOT: Final = b""
+WRAPPED: Final = (1 << 40) - 1
+"""The group of what `wrap` makes in a scope: threads of the program's own, of which none comes after another one."""
 SCOPE_DOMAIN: Final = b"agent-run-ledger/scope/v1\n"
 
 
@@ -23,7 +25,7 @@ class ScopeKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The `number`-th branch of the `group`-th gather, map or wrap of its scope, both from 0."""
+    """The `number`-th branch of the `group`-th gather or map of its scope, or its `number`-th wrap; both from 0."""
 
     group: int
     number: int

@@ -52,6 +52,7 @@ class Entering:
         self._settings = settings
         self._inputs = Inputs(inputs, limit_bytes=opened.limit_bytes)
         self._session: DynamicSession | None = None
+        self._parent: Parent | None = None
         self._token: Token[Caller | None] | None = None
 
     def __enter__(self) -> Run:
@@ -72,7 +73,9 @@ class Entering:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the attempt."""
-        late = self._left().close(error)
+        session = self._left()
+        late = session.close(error)
+        self._note_end(session)
         if late is not None:
             raise late
 
@@ -102,6 +105,7 @@ class Entering:
         """End the attempt."""
         session = self._left()
         late = await self._opened.off_loop(lambda: session.close(error))
+        self._note_end(session)
         if late is not None:
             raise late
 
@@ -117,6 +121,9 @@ class Entering:
         if self._session is not None:
             raise Misuse("this run was entered already", code="run_entered", hint="call ledger.run(...) anew")
         context, settings = self._opened.context(), self._settings
+        self._parent = parent
+        if parent is not None and parent.session is not None:
+            parent.session.write_values()  # what this run is started with may rest on them
         request = DynamicRequest(
             run_id=run_id,
             inputs=self._inputs,
@@ -153,6 +160,11 @@ class Entering:
             except ValueError:  # left in another context than it was entered in: nothing of this one to restore
                 CURRENT.set(None)
         return self._live()
+
+    def _note_end(self, session: DynamicSession) -> None:
+        around = None if self._parent is None else self._parent.session
+        if around is not None:
+            around.note_child_end(session.last_id)
 
     def _live(self) -> DynamicSession:
         if self._session is None:

@@ -131,7 +131,7 @@ def finished_run(context: Context, run_id: str, inputs: Inputs) -> Finished | No
     _refuse_stopped(context.store, row)
     if row.state is not RunState.COMPLETED:
         return None
-    _refuse_changed(context, row, inputs)
+    refuse_changed(context, row, inputs)
     return Finished(row=row)
 
 
@@ -159,7 +159,7 @@ def _open_locked(context: Context, run_id: str, *, inputs: Inputs, definition: D
         row = context.store.reader().find_run(run_id)
         if row is not None:
             _refuse_stopped(context.store, row)
-            _refuse_changed(context, row, inputs)
+            refuse_changed(context, row, inputs)
             if row.state is RunState.COMPLETED:
                 return Finished(row=row)
         started = _start(context, run_id, row, inputs=inputs, definition=definition)
@@ -184,7 +184,7 @@ def _refuse_stopped(store: Store, row: RunRow) -> None:
         raise RunCancelled(f"run {row.run_id!r} was cancelled, which is for ever", hint="use a new run_id, or fork it")
 
 
-def _refuse_changed(context: Context, row: RunRow, inputs: Inputs) -> None:
+def refuse_changed(context: Context, row: RunRow, inputs: Inputs) -> None:
     """Refuse inputs other than those the run was started with."""
     detail, salt = start_detail(context.store, row)
     inputs.refuse_changed(row.run_id, detail["inputs"], salt, kept=lambda: kept_inputs(context.store, row) or {})

@@ -20,7 +20,7 @@ Job = Callable[[], Any]
 
 def wrapped(frame: Frame, fn: Callable[P, R]) -> Callable[P, R]:
     """Return fn for a thread of the program's own: it belongs to the run, in a branch numbered now."""
-    branch = frame.branch(frame.group(), 0)
+    branch = frame.wrap()
     context = contextvars.copy_context()
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -17,6 +17,7 @@ from agent_run_ledger.errors import (
     Unavailable,
     Uncertain,
 )
+from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.runs.history import History
 from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
 from agent_run_ledger.runs.watch import Watch
@@ -41,6 +42,8 @@ class Commits:
         self.last_id = last_id
         self.halted: LedgerError | None = None
         self._forsaken: list[Started] = []
+        self._values: list[Record] = []
+        self._in_order = threading.RLock()  # held while values are on their way to disk
         self._free_lanes: list[int] = []
         self._next_lane = 0
 
@@ -52,7 +55,32 @@ class Commits:
         return self._journal
 
     def commit(self, batch: Batch) -> Written:
-        """Write a batch, and with it what was forsaken."""
+        """Write a batch, and with it what was forsaken and the values that are not written yet."""
+        with self._in_order:
+            with self.lock:
+                values, self._values = self._values, []
+            if values:
+                batch.values = [*values, *batch.values]
+                try:
+                    return self._commit(batch)
+                except Unavailable:
+                    with self.lock:
+                        self._values = [*values, *self._values]
+                    raise
+        return self._commit(batch)
+
+    def add_value(self, value: Record) -> None:
+        """Let a value be written before anything that is committed from now on."""
+        with self.lock:
+            self._values.append(value)
+
+    def write_values(self) -> None:
+        """Return when no value waits for its commit any more."""
+        with self._in_order:
+            if self._values:
+                self.commit(Batch())
+
+    def _commit(self, batch: Batch) -> Written:
         with self.lock:
             forsaken, self._forsaken = self._forsaken, []
         batch.abandoned = forsaken

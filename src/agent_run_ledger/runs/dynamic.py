@@ -121,6 +121,21 @@ class DynamicSession:
         """The latest record of the run that this attempt knows of."""
         return self._commits.last_id
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing new may run: the run is completed, or failed for good."""
+        return self._journal is None
+
+    def went_on_from(self, scope: bytes, run_uid: bytes, end_record_id: int) -> bool:
+        """Return whether this run went on after a child that was started in this scope had failed."""
+        with self._lock:
+            return self.over or self._history.handled((scope, "", run_uid, 0), end_record_id)
+
+    def note_child_end(self, last_id: int) -> None:
+        """Note the last record of a child that was left: what is begun from now on comes after it."""
+        with self._lock:
+            self._commits.last_id = max(self._commits.last_id, last_id)
+
     # -- a call begins ----------------------------------------------------------------------------------------
 
     def call(self, frame: Frame, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -236,12 +251,16 @@ class DynamicSession:
             with self._lock:
                 self._made[identity.key] = packed.decoded
         record = self._journal.value(identity, packed, after=self.last_id)
-        batch = Batch(values=[record])
+        self._commits.add_value(record)
         if in_background:
-            self._post(lambda: self._commits.guarded(lambda: self._commits.commit(batch)))
+            self._post(self.write_values)
         else:
-            self._commits.guarded(lambda: self._commits.commit(batch))
+            self.write_values()
         return cast(T, packed.decoded)
+
+    def write_values(self) -> None:
+        """Return when every value that was handed out is committed."""
+        self._commits.guarded(self._commits.write_values)
 
     # -- the run ends -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from agent_run_ledger.errors import Misuse
-from agent_run_ledger.kernel.scopes import branch_scope
+from agent_run_ledger.kernel.scopes import WRAPPED, branch_scope
 
 if TYPE_CHECKING:
     from agent_run_ledger.runs.calls import CallIdentity
@@ -22,7 +22,19 @@ class Frame:
     ever conclude gives its number back. Thread-safe.
     """
 
-    __slots__ = ("_call", "_free", "_groups", "_lock", "_next", "_open", "_outer", "_scope", "_shut", "session")
+    __slots__ = (
+        "_call",
+        "_free",
+        "_groups",
+        "_lock",
+        "_next",
+        "_open",
+        "_outer",
+        "_scope",
+        "_shut",
+        "_wraps",
+        "session",
+    )
 
     def __init__(
         self,
@@ -41,6 +53,7 @@ class Frame:
         self._free: dict[Equal, list[int]] = {}
         self._open: set[Equal] = set()
         self._groups = 0
+        self._wraps = 0
         self._outer = outer
         self._shut = False
 
@@ -54,7 +67,7 @@ class Frame:
     @property
     def used(self) -> bool:
         """Whether anything was called here."""
-        return bool(self._next) or self._groups > 0
+        return bool(self._next) or self._groups > 0 or self._wraps > 0
 
     def call(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """See current.Caller."""
@@ -91,10 +104,17 @@ class Frame:
             free.sort()
 
     def group(self) -> int:
-        """Return the number of the next gather, map or wrap of this scope."""
+        """Return the number of the next gather or map of this scope."""
         with self._lock:
             self._groups += 1
             return self._groups - 1
+
+    def wrap(self) -> Frame:
+        """Return the scope of the next wrap."""
+        with self._lock:
+            self._wraps += 1
+            number = self._wraps - 1
+        return self.branch(WRAPPED, number)
 
     def branch(self, group: int, number: int) -> Frame:
         """Return the scope of one branch."""

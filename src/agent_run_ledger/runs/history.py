@@ -77,7 +77,7 @@ class History:
         self._unknown: dict[CallKey, _Unknown] = {}
         self._begun: set[CallKey] = set()
         self._gone: dict[tuple[bytes, str, int], StoredRecord] = {}
-        self._later: dict[bytes, dict[tuple[CallKey, int], int]] | None = None
+        self._later: dict[bytes, dict[CallKey, int]] | None = None
         self._live: dict[bytes, dict[CallKey, RecordKey]] = {}
         if row is not None:
             self._read(row)
@@ -136,7 +136,7 @@ class History:
             self._later = {}
             self._read_later()
         scope = key[0]
-        for (other, _), after in self._later.get(enclosing_call(scope), {}).items():
+        for other, after in self._later.get(enclosing_call(scope), {}).items():
             in_time = record_id <= after and (before is None or after < before)
             if in_time and other != key and not _are_siblings(scope, other[0]):
                 return True
@@ -158,6 +158,7 @@ class History:
     def note_abandoned(self, key: CallKey, record_id: int, *, unknown: bool, after: int) -> None:
         """Note a call of this attempt that nobody will conclude."""
         self._begun.add(key)
+        self._errors.pop(key, None)
         if unknown:
             self._unknown[key] = _Unknown(record_id)
         self._note_later(key, record_id, after)
@@ -186,7 +187,9 @@ class History:
             self._begun.add(key)
             if record.kind is not RecordKind.ABANDONED:
                 self._errors[key] = _Error(stored.record_id, record.kind)
-            elif is_unknown(record):
+                continue
+            self._errors.pop(key, None)  # it was tried again since
+            if is_unknown(record):
                 check_against_leaf(self._store, stored)
                 self._unknown[key] = _Unknown(stored.record_id)
 
@@ -226,7 +229,8 @@ class History:
 
     def _note_later(self, key: CallKey, record_id: int, after: int) -> None:
         if self._later is not None and after:
-            self._later.setdefault(enclosing_call(key[0]), {})[key, record_id] = after
+            later = self._later.setdefault(enclosing_call(key[0]), {})
+            later[key] = min(after, later.get(key, after))  # a call that runs again comes where it came first
 
     # -- judging ----------------------------------------------------------------------------------------------
 

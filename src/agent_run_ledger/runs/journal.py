@@ -94,8 +94,9 @@ class Above:
 class Written:
     """What a commit wrote, and the run's state as it was found under the lock, or as the commit left it.
 
-    `record_ids` are those of `concluded`, `value_ids` of `values`, `left_ids` of `abandoned`. Of the starts only the
-    first `started` were recorded: the others' bodies must not run (see `stopped.stopped`).
+    `record_ids` are those of `concluded`, `value_ids` of `values`, `left_ids` of `abandoned`, `end_id` of
+    the end, 0 for none. Of the starts only the first `started` were recorded: the others' bodies must not run (see
+    `stopped.stopped`).
     """
 
     state: RunState
@@ -103,13 +104,14 @@ class Written:
     record_ids: tuple[int, ...]
     value_ids: tuple[int, ...] = ()
     left_ids: tuple[int, ...] = ()
+    end_id: int = 0
     started: int = 0
     above: Above | None = None
 
     @property
     def last_id(self) -> int:
         """The highest record id of these, 0 for none."""
-        return max((*self.value_ids, *self.record_ids, *self.left_ids), default=0)
+        return max((*self.value_ids, *self.record_ids, *self.left_ids, self.end_id))
 
 
 class Journal:
@@ -263,7 +265,7 @@ class Journal:
                 accounts.pass_time()
             accounts.write()
         if ends:
-            self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
+            written.end_id = self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
             written.state = batch.end_state or written.state
         return written
 
@@ -381,7 +383,7 @@ class Journal:
             Change(type="step", id=mine.run_uid, old=CallState.NONE, new=CallState.STARTED, generation=mine.generation)
         )
 
-    def _end(self, tx: Tx, row: RunRow, batch: Batch, record_ids: Sequence[int]) -> None:
+    def _end(self, tx: Tx, row: RunRow, batch: Batch, record_ids: Sequence[int]) -> int:
         content = batch.end(record_ids) if batch.end is not None else {}
         packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
         record = Record(
@@ -411,3 +413,4 @@ class Journal:
             last_start_record_id=row.last_start_record_id,
             end_record_id=record_id,
         )
+        return record_id

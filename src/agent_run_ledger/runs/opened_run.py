@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from agent_run_ledger import errors
 from agent_run_ledger.errors import Misuse, Refused, Tampered
 from agent_run_ledger.kernel.record import DYNAMIC_KEY
 from agent_run_ledger.kernel.scopes import KEY_BYTES
@@ -15,8 +16,10 @@ from agent_run_ledger.runs.attempt import (
     Attempt,
     Context,
     Definition,
+    Finished,
     finished_run,
     open_attempt,
+    refuse_changed,
     start_detail,
 )
 from agent_run_ledger.runs.budgets import Limits
@@ -91,7 +94,7 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
                 code="other_parent",
                 hint="give the run within it another id",
             )
-    finished = finished_run(context, request.run_id, request.inputs)
+    finished = finished_run(context, request.run_id, request.inputs) or _failed_for_good(context, row, request)
     if finished is None:
         definition = Definition(
             steps=[],
@@ -109,6 +112,32 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             return _opened(context, opened)
         finished = opened
     return OpenedRun(context, finished.row, None)
+
+
+def _failed_for_good(context: Context, row: RunRow | None, request: DynamicRequest) -> Finished | None:
+    """Return a child that failed and that the run around it went on from: it fails the same way again.
+
+    Trying it again could give the program another past than the one that its later calls are on record for. What an
+    error of ours ended is gone on with. Refused("run_completed") for a new run where nothing new may run.
+    """
+    around = None if request.parent is None else request.parent.session
+    if around is None or request.parent is None:
+        return None
+    if row is None:
+        if around.over:
+            raise Refused(
+                f"run {around.run_id!r} is completed, and no run {request.run_id!r} was started within it",
+                code="run_completed",
+                hint="nothing new runs in a completed run; use a new run_id",
+            )
+        return None
+    ours = isinstance(getattr(errors, row.reason, None), type)
+    if row.state is not RunState.FAILED or row.end_record_id is None or ours:
+        return None
+    if not around.went_on_from(request.parent.scope, row.run_uid, row.end_record_id):
+        return None
+    refuse_changed(context, row, request.inputs)
+    return Finished(row=row)
 
 
 def named_here(context: Context, parent: Parent | None) -> Parent | None:

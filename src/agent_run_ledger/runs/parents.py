@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.usage import METER
+
+if TYPE_CHECKING:
+    from agent_run_ledger.runs.dynamic import DynamicSession
 
 CHILD_ID_HEX = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """The run within which another one is started, and where in it. `after`: its latest record at that moment."""
+    """The run within which another one is started, and where in it. `after`: its latest record at that moment.
+
+    `session`: its live attempt, or its records where nothing new may run in it; None for a pipeline's.
+    """
 
     run_id: str
     row_id: int
     log_id: bytes
     scope: bytes = b""
     after: int = 0
+    session: DynamicSession | None = None
 
 
 def parent_here() -> Parent | None:
@@ -34,6 +42,7 @@ def parent_here() -> Parent | None:
             log_id=session.context.store.log_id,
             scope=place.scope,
             after=session.last_id,
+            session=session,
         )
     meter = METER.get()
     return None if meter is None else meter.within

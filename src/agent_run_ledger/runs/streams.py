@@ -52,6 +52,7 @@ class Chunks:
         """Return the next chunk of the record, or raise `stop`."""
         chunk = END if self._restored is None else next(self._restored, END)
         if chunk is END:
+            self._restored = None
             raise stop()
         return chunk
 
@@ -76,6 +77,9 @@ class Chunks:
             self.over = True
             self.session.leave(self.call)
             self.session.exit(self.call)
+        elif self._restored is not None:  # its number is free for the next one, as when nothing was on record
+            self._restored = None
+            self.session.leave(self.call)
 
     def check_time(self) -> None:
         """Raise StepTimeout when the step's time is over."""

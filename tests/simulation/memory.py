@@ -1,0 +1,163 @@
+"""What the reference model remembers of an agent's runs, from outside: what must, may and cannot be on record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.simulation.walking import Arguments
+
+Element = tuple[object, ...]
+Scope = tuple[Element, ...]
+"""("call", name, args, occurrence), ("branch", group, number) or ("key", name, text), from outside in."""
+
+NEVER = math.inf
+
+
+class Key(NamedTuple):
+    """What a call is found by."""
+
+    scope: Scope
+    name: str
+    args: Arguments
+    occurrence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a call can stand on record: none, begun, result, error or unknown.
+
+    `text`: the value or the error; None for one that nobody saw. `since`, `until`: between which lines of the trace an
+    error came to be on record.
+    """
+
+    kind: str
+    text: str | None = None
+    since: float = 0
+    until: float = NEVER
+
+
+NONE, BEGUN = Status("none"), Status("begun")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a call was begun, or a nested run: between which lines, and whether that is certain to be on record."""
+
+    since: float
+    until: float
+    sure: bool
+
+
+@dataclass(slots=True)
+class RunMemory:
+    """One run. `states`: those it can be in: new, open, failed, completed. `failure`: when it can have failed."""
+
+    states: set[str] = field(default_factory=lambda: {"new"})
+    failure: Status = NONE
+    cells: dict[Key, frozenset[Status]] = field(default_factory=dict)
+    starts: dict[Key, Start] = field(default_factory=dict)
+
+    def begin(self, key: Key, since: float, until: float, *, sure: bool) -> None:
+        """Note that a call, or a nested run, was begun. Only the first time counts: later ones come after nothing."""
+        if key not in self.starts or not self.starts[key].sure:
+            self.starts[key] = Start(since=since, until=until, sure=sure)
+
+    def statuses(self, key: Key) -> frozenset[Status]:
+        """How this call can stand."""
+        return self.cells.get(key, frozenset({NONE}))
+
+    def handled(self, key: Key, error: Status) -> set[bool]:
+        """Whether the agent went on from this error: it began another call later, in the same body, not beside it."""
+        said = {False}
+        for other, start in self.starts.items():
+            same_body = enclosing(other.scope) == enclosing(key.scope)
+            if other == key or not same_body or siblings(other.scope, key.scope):
+                continue
+            if start.sure and start.since >= error.until:
+                return {True}
+            if start.until > error.since:
+                said = {True, False}
+        return said
+
+    def unconsumed(self, key: Key, consumed: Iterable[Key]) -> set[bool]:
+        """Whether a result of the same step in the same scope is on record that no call of this life has asked for."""
+        said = {False}
+        asked = set(consumed)
+        for other, statuses in self.cells.items():
+            if other[:2] != key[:2] or other == key or other in asked:
+                continue
+            kinds = {status.kind for status in statuses}
+            if kinds == {"result"}:
+                return {True}
+            if "result" in kinds:
+                said = {True, False}
+        return said
+
+
+@dataclass(slots=True)
+class Memory:
+    """All runs of a store, by how the model names them."""
+
+    runs: dict[object, RunMemory] = field(default_factory=dict)
+
+    def run(self, name: object) -> RunMemory:
+        """The run of this name."""
+        return self.runs.setdefault(name, RunMemory())
+
+    def compare(self, results: list[str], errors: set[str]) -> Iterator[str]:
+        """Yield what the log has and should not, or should have and has not; then believe it where both could be."""
+        known: set[str] = set()
+        for run in self.runs.values():
+            for key, statuses in run.cells.items():
+                known |= {status.text for status in statuses if status.kind == "result" and status.text is not None}
+                yield from self._missing(key, statuses, results, errors)
+                run.cells[key] = _narrowed(statuses, set(results), errors)
+        unseen = any(
+            None in {s.text for s in cell if s.kind == "result"}
+            for r in self.runs.values()
+            for cell in r.cells.values()
+        )
+        for text in results:
+            if text not in known and not unseen:
+                yield f"on record is a result that nobody can have recorded: {text}"
+        for text in {text for text in results if "#" in text and results.count(text) > 1}:
+            yield f"on record more than once: {text}"
+
+    def _missing(self, key: Key, statuses: frozenset[Status], results: list[str], errors: set[str]) -> Iterator[str]:
+        kinds = {status.kind for status in statuses}
+        texts = {status.text for status in statuses}
+        if kinds == {"result"} and None not in texts and not texts.intersection(results):
+            yield f"lost: {key.name}{key.args} had the result {texts}"
+        if kinds == {"error"} and None not in texts and not texts & errors:
+            yield f"lost: {key.name}{key.args} had the error {texts}"
+
+
+def enclosing(scope: Scope) -> Scope:
+    """The scope of the body, without branches and keys at its end."""
+    while scope and scope[-1][0] != "call":
+        scope = scope[:-1]
+    return scope
+
+
+def siblings(one: Scope, other: Scope) -> bool:
+    """Whether two scopes part ways in branches of one group."""
+    for here, there in zip(one, other, strict=False):
+        if here != there:
+            return here[0] == there[0] == "branch" and here[1] == there[1]
+    return False
+
+
+def _narrowed(statuses: frozenset[Status], results: set[str], errors: set[str]) -> frozenset[Status]:
+    if len(statuses) == 1:
+        return statuses
+    found = {s for s in statuses if s.kind == "result" and s.text in results}
+    if found:
+        return frozenset(found)
+    found = {s for s in statuses if s.kind == "error" and s.text in errors}
+    if found:
+        return frozenset(found)
+    left = {s for s in statuses if s.kind not in ("result", "error") or s.text is None}
+    return frozenset(left) or statuses
