@@ -32,8 +32,8 @@ class Program:
 
 
 def pages() -> list[Path]:
-    """README, the other pages of the root, and everything below docs/."""
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+    """README, the other pages of the root, and everything below docs/ and examples/."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 
 
 def blocks(text: str) -> list[Block]:

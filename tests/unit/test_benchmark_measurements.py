@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from agent_run_ledger.benchmark import contender, main, processes, restore, sequential, sync_count, verifying
+from agent_run_ledger import RunLedger
+from agent_run_ledger.benchmark import (
+    contender,
+    dynamic,
+    main,
+    processes,
+    restore,
+    sequential,
+    stalls,
+    sync_count,
+    verifying,
+)
 from agent_run_ledger.benchmark.command import MEASUREMENTS, measure_all
+from agent_run_ledger.benchmark.dynamic_work import Kind, make_calls
 from agent_run_ledger.benchmark.floor import Floor, busy_handler, statements
 from agent_run_ledger.benchmark.plan import QUICK
 from agent_run_ledger.benchmark.processes import Contest, ContestPair, contest_of
 from agent_run_ledger.benchmark.restore import Return, Returns
 from agent_run_ledger.benchmark.sequential import Cost, Pair
 from agent_run_ledger.benchmark.work import chain, result
+from agent_run_ledger.testing import recorded_calls
 
 TINY = dataclasses.replace(
     QUICK,
@@ -33,6 +48,10 @@ TINY = dataclasses.replace(
     leaves=300,
     proofs=5,
     imports=1,
+    dynamic_calls=6,
+    dynamic_pairs=1,
+    calls_each=2,
+    messages=3,
 )
 
 
@@ -163,6 +182,50 @@ def test_growth_compares_the_time_per_recorded_step() -> None:
     assert (round(growth.value, 6), growth.met) == (2.0, False)
     fewer = restore.figures_of(returns(1_000, 0.03, 0.01), returns(3_000, 0.6, 0.1), TINY)
     assert fewer[2].met is None  # the target is about 10,000 records
+
+
+def test_a_call_of_a_dynamic_run_is_judged_by_its_ratio_to_a_pipelines_step() -> None:
+    def one(step_us: float, safe_us: float, unsafe_us: float) -> dynamic.Round:
+        us = {"bare row": 100.0, "pipeline step": 200.0, "pure step": step_us, "safe tool": safe_us}
+        return dynamic.Round(us={**us, "unsafe tool": unsafe_us})
+
+    rounds = [one(300.0, 320.0, 500.0), one(290.0, 310.0, 400.0), one(900.0, 900.0, 440.0)]
+    step, safe, unsafe = dynamic.call_figures(rounds, dropped=1, enough=True)
+    assert (step.value, step.floor, step.ratio, step.met) == (300.0, 200.0, 1.5, True)
+    assert (safe.ratio, safe.met) == (1.6, False)
+    assert (unsafe.ratio, unsafe.met) == (2.2, True)
+    assert step.note == "floor: a step of a pipeline, which takes 2.00 × a bare row; 3 rounds, 1 dropped"
+
+
+def test_one_long_stall_of_many_rounds_misses_the_target() -> None:
+    def one(product_ms: float) -> dynamic.Stalls:
+        return dynamic.Stalls(floor_ms=1.0, product_ms=product_ms, floor_per_s=4_000.0, product_per_s=1_000.0)
+
+    longest, speed = dynamic.stall_figures([one(3.0), one(20.5), one(2.0)], 100, enough=True)
+    assert (longest.value, longest.met) == (20.5, False)
+    assert (speed.value, speed.floor, speed.met) == (1_000.0, 4_000.0, None)
+
+
+def test_a_loop_that_stands_still_is_seen() -> None:
+    async def blocking() -> None:
+        time.sleep(0.05)
+
+    assert asyncio.run(stalls.watched(blocking)) >= 0.04
+
+
+def test_the_last_calls_of_a_transcript_count() -> None:
+    figure = dynamic.transcript_figure([1.0] * 180 + [4.0] * 20, [0.5] * 200)
+    assert (figure.name, figure.value, figure.floor) == ("dynamic: call with 200 messages", 4.0, 0.5)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_each_measured_call_runs_its_body_and_is_recorded(kind: Kind, tmp_path: Path) -> None:
+    entered: list[int] = []
+    with RunLedger("bench", tmp_path / "calls.db") as ledger:
+        make_calls(ledger, kind, 3, entered.append)
+    calls = recorded_calls(tmp_path / "calls.db")
+    assert entered == [0, 1, 2]
+    assert len({call.fingerprint_hex for call in calls}) == len(calls) == 3
 
 
 def test_the_figures_of_an_audit() -> None:

@@ -24,6 +24,10 @@ class Plan:
     leaves: int
     proofs: int
     imports: int
+    dynamic_calls: int
+    dynamic_pairs: int
+    calls_each: int
+    messages: int
     large_runs: int
     large_steps: int
     large_pairs: int
@@ -44,6 +48,10 @@ FULL = Plan(
     leaves=100_000,
     proofs=5_000,
     imports=15,
+    dynamic_calls=1_000,
+    dynamic_pairs=5,
+    calls_each=100,
+    messages=200,
     large_runs=1_000,
     large_steps=1_000,
     large_pairs=9,
@@ -64,6 +72,10 @@ QUICK = Plan(
     leaves=10_000,
     proofs=500,
     imports=3,
+    dynamic_calls=400,
+    dynamic_pairs=2,
+    calls_each=30,
+    messages=200,
     large_runs=20,
     large_steps=200,
     large_pairs=2,

@@ -48,8 +48,8 @@ class Returns:
 def measure(bench: Bench) -> Measured:
     """Return the times for a usual number of records and for many, and whether they grow linearly."""
     plan = bench.plan
-    few = _returns(bench, plan.recorded)
-    many = _returns(bench, plan.recorded_many)
+    few = returns(bench, plan.recorded)
+    many = returns(bench, plan.recorded_many)
     return Measured(figures=figures_of(few, many, plan), raw={"returns": [asdict(few), asdict(many)]})
 
 
@@ -89,12 +89,13 @@ def figures_of(few: Returns, many: Returns, plan: Plan) -> list[Figure]:
     ]
 
 
-def _returns(bench: Bench, recorded: int) -> Returns:
+def returns(bench: Bench, recorded: int, *, life: str = "life") -> Returns:
+    """Measure lives that come back to `recorded` steps. `life`: the module whose processes live them."""
     bench.say(f"restore: recording {recorded:,} steps, then kill -9")
     inside = os.path.join(bench.folder, f"restore-{recorded}")
     os.mkdir(inside)
     steps = recorded + STEPS_LEFT
-    killed = command("life", os.path.join(inside, "steps.db"), str(steps), str(recorded))
+    killed = command(life, os.path.join(inside, "steps.db"), str(steps), str(recorded))
     if (died := live(killed, dies=True)).exit_code != -signal.SIGKILL:
         raise failed(killed, died.exit_code)
     floor = os.path.join(bench.folder, f"floor-{recorded}.db")
@@ -104,7 +105,7 @@ def _returns(bench: Bench, recorded: int) -> Returns:
         bench.say(f"restore: {recorded:,} steps, life {number + 1} of {bench.plan.lives}")
         again = f"{inside}-{number}"
         shutil.copytree(inside, again)  # as the kill left it, the WAL included
-        product = _return(command("life", os.path.join(again, "steps.db"), str(steps)), recorded)
+        product = _return(command(life, os.path.join(again, "steps.db"), str(steps)), recorded)
         shutil.rmtree(again)
         with as_file(files("agent_run_ledger.benchmark") / "bare_life.py") as script:
             bare = [sys.executable, "-P", str(script), floor, statements()["select_all"]]
