@@ -42,6 +42,10 @@ def record(row_id: int, leaf: int, kind: RecordKind, name: str, **fields: Any) -
     return StoredRecord(record_id=leaf << 16, run_row_id=row_id, record=made)
 
 
+def finding(record_id: int) -> bytes:
+    return b'{"record":%d,"outcome":"result","step":"send"}' % record_id
+
+
 @dataclass
 class Rows:
     """Two runs, one within the other, with one record or mark of every kind that is counted, and some that are not."""
@@ -56,9 +60,9 @@ class Rows:
             record(2, 4, RecordKind.RESCUED, "ask"),
             record(2, 5, RecordKind.ABANDONED, "ask", inputs=b'{"reserved":' + RESERVED + b"}"),
             record(1, 6, RecordKind.ABANDONED, "send", inputs=b'{"unknown":true}'),
-            record(1, 7, RecordKind.DECISION, "resolve"),
+            record(1, 7, RecordKind.DECISION, "resolve", payload=finding(6 << 16)),
             replace(record(1, 7, RecordKind.RESULT, "send", usage=USAGE), record_id=7 << 16 | 1),
-            record(1, 8, RecordKind.DECISION, "resolve"),
+            record(1, 8, RecordKind.DECISION, "resolve", payload=finding(8 << 16 | 1)),
             replace(record(1, 8, RecordKind.ABANDONED, "send"), record_id=8 << 16 | 1),
             replace(record(1, 8, RecordKind.ERROR, "send", usage=USAGE), record_id=8 << 16 | 2),
             record(1, 9, RecordKind.DECISION, "release"),
@@ -86,16 +90,16 @@ class Rows:
 RIGHT = Counters(
     calls=7,
     calls_in_flight=1,
-    calls_uncertain=3,
-    tokens=10,
-    cost_usd=Decimal("0.5"),
+    calls_uncertain=1,
+    tokens=30,
+    cost_usd=Decimal("1.5"),
     cost_unknown=1,
     reserved_tokens=100,
     reserved_cost_usd=Decimal("0.25"),
     uncertain_tokens=100,
     uncertain_cost_usd=Decimal("0.25"),
 )
-OF_SEND = Counters(calls=2, calls_uncertain=2)
+OF_SEND = Counters(calls=2, tokens=20, cost_usd=Decimal("1.0"))
 
 
 def test_everything_that_was_started_is_counted_once() -> None:
@@ -134,7 +138,7 @@ def test_an_erased_doubt_may_have_reserved_more_than_its_record_still_says() -> 
     rows: Any = Rows(stored={"": RIGHT.stored()})
     rows.records_[4] = replace(rows.records_[4], record=replace(rows.records_[4].record, salt=b"", inputs=b""))
     assert list(budget_problems(rows, rows.runs[0])) == []
-    rows.stored = {"": replace(RIGHT, calls_uncertain=1).stored()}
+    rows.stored = {"": replace(RIGHT, calls_uncertain=2).stored()}
     assert len(list(budget_problems(rows, rows.runs[0]))) == 1
 
 

@@ -38,8 +38,9 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
                     detail_of(stored.record).get(RESERVED), f"record {stored.record_id}"
                 )
             elif stored.leaf_index in resolved:
-                if stored.record.usage:
-                    _settle(counted, stored.record, doubts.get(resolved.pop(stored.leaf_index)[0]))
+                record_id = resolved[stored.leaf_index][0]
+                if stored.record.usage and record_id in doubts:
+                    _settle(counted, stored.record, doubts[record_id])
                 continue
             _add(counted, stored)
         for record_id, said in resolved.values():
