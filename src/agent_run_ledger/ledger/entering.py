@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Mapping
 from contextvars import Token
@@ -84,6 +85,7 @@ class Entering:
         import asyncio
 
         run_id, parent = self._place()
+        await self._opened.off_loop(_load)
         deadline = time.monotonic() + self._settings.wait_s
         while True:
             try:
@@ -170,3 +172,9 @@ class Entering:
         if self._session is None:
             raise Misuse("this run was left before it was entered", code="run_not_entered")
         return self._session
+
+
+def _load() -> None:
+    """Import what the first calls need: on the loop it would hold up every task."""
+    for module in ("codecs.families", "runs.async_drivers"):
+        importlib.import_module(f"agent_run_ledger.{module}")
