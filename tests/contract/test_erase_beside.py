@@ -107,7 +107,7 @@ def test_a_run_that_was_erased_since_it_was_looked_at_is_not_begun(
 ) -> None:
     program = Program(new_ledger, stops_at="fetch", crash=True).stopped()
     program.erase()
-    monkeypatch.setattr(attempt, "_refuse_changed", lambda *_: None)  # it looked before the erasure
+    monkeypatch.setattr(attempt, "refuse_changed", lambda *_: None)  # it looked before the erasure
     before = store_of(program.ledger).reader().head().size
     with pytest.raises(Refused) as caught:
         program.execute()

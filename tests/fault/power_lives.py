@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -168,3 +169,37 @@ def over_a_failing_disk(durability: str, hook: Callable[[], Hook]) -> Life:
             return ledger.execute(n=4)
 
     return life
+
+
+def paying(workdir: Path) -> object:
+    """A dynamic run: a step, an unsafe tool, another step. What the tool's outcome was makes no difference here."""
+    bodies = BodyCounter(workdir / "bodies.log")
+    with RunLedger("paying") as ledger:
+
+        @ledger.step
+        def look(n: int) -> int:
+            bodies.ran("look", n)
+            return n + 1
+
+        @ledger.tool
+        def pay(cents: int) -> str:
+            bodies.ran("pay", cents)
+            _synced(bodies.path)
+            return "paid"
+
+        @ledger.step
+        def tell(n: int) -> int:
+            bodies.ran("tell", n)
+            return n
+
+        with ledger.run() as run:
+            run.random()
+            pay(look(4))
+            tell(5)
+            return "done"
+
+
+def _synced(path: str) -> None:
+    """What the tool did in the world is done, whatever happens to this machine."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

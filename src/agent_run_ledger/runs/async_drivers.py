@@ -19,7 +19,8 @@ from agent_run_ledger.runs.streams import END, Chunks
 from agent_run_ledger.runs.usage import METER
 
 if TYPE_CHECKING:
-    from agent_run_ledger.runs.dynamic import Answer, DynamicSession, OpenCall
+    from agent_run_ledger.runs.dynamic import DynamicSession
+    from agent_run_ledger.runs.open_calls import Answer, OpenCall
 
 
 async def acall(

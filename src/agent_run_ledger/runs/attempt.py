@@ -69,15 +69,22 @@ class Attempt:
 
     row: RunRow
     lock: RunLock | None
+    closed: bool = False
 
     def hold(self, store: Store) -> None:
-        """After a takeover, become the lock's holder as soon as the process that was taken over has let go of it."""
+        """After a takeover, become the lock's holder as soon as the process that was taken over has let go of it.
+
+        Misuse for an attempt that was given back: nothing more is written in it.
+        """
+        if self.closed:
+            raise Misuse(f"attempt {self.row.attempt} of run {self.row.run_id!r} is over", code="run_over")
         if self.lock is None:
             lock = store.lock_run(self.row.run_id)
             self.lock = lock if self.lock is None else self.lock  # another thread of ours may have had it meanwhile
 
     def close(self) -> None:
         """Give the run's lock back. Nothing is written: what was in flight is found by the next attempt."""
+        self.closed = True
         if self.lock is not None:
             self.lock.release()
             self.lock = None

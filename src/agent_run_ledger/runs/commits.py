@@ -18,7 +18,8 @@ from agent_run_ledger.errors import (
     Uncertain,
 )
 from agent_run_ledger.kernel.record import Record
-from agent_run_ledger.runs.history import History
+from agent_run_ledger.runs.frames import Frame
+from agent_run_ledger.runs.history import CallKey, History
 from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
 from agent_run_ledger.runs.watch import Watch
 
@@ -80,6 +81,13 @@ class Commits:
             if self._values:
                 self.commit(Batch())
 
+    def settle(self, key: CallKey) -> None:
+        """Return when the record that a call with this key was forsaken is committed, if one was."""
+        with self.lock:
+            waits = any(started.identity.key == key for started in self._forsaken)
+        if waits:
+            self.commit(Batch())
+
     def _commit(self, batch: Batch) -> Written:
         with self.lock:
             forsaken, self._forsaken = self._forsaken, []
@@ -117,16 +125,20 @@ class Commits:
         with self.lock:
             self._free_lanes.append(lane)
 
-    def guarded(self, act: Callable[[], T]) -> T:
+    def guarded(self, act: Callable[[], T], frame: Frame) -> T:
         """Return what `act` returns; errors of ours after which this attempt may not go on halt it."""
         try:
             return act()
         except (Refused, Tampered, Uncertain, NotAdmitted) as error:
-            self.halt(error)
+            self.halt(error, frame)
             raise
 
-    def halt(self, error: LedgerError) -> None:
-        """Let nothing go on: who swallows the error gets it again. A person's decision takes the place of another."""
+    def halt(self, error: LedgerError, frame: Frame) -> None:
+        """Let nothing go on: who swallows the error gets it again. A person's decision takes the place of another.
+
+        `frame`: where a call gets the error. What the bodies around it return from then on is no result of them.
+        """
+        frame.break_up()
         with self.lock:
             if self.halted is None or isinstance(error, RunCancelled | RunQuarantined):
                 self.halted = error

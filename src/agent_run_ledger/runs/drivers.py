@@ -16,7 +16,8 @@ from agent_run_ledger.runs.streams import Stream
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from agent_run_ledger.runs.dynamic import DynamicSession, OpenCall
+    from agent_run_ledger.runs.dynamic import DynamicSession
+    from agent_run_ledger.runs.open_calls import OpenCall
 
 
 def drive(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from agent_run_ledger import codecs
@@ -30,10 +31,11 @@ from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.divergence import difference_from, diverged_call
 from agent_run_ledger.runs.endings import ending_of, may_try_again
-from agent_run_ledger.runs.frames import Equal, Frame
-from agent_run_ledger.runs.history import Fate, Found, History
-from agent_run_ledger.runs.journal import Batch, Concluded, Journal, Started, Written
+from agent_run_ledger.runs.frames import Frame
+from agent_run_ledger.runs.history import CallKey, Fate, Found, History, key_of
+from agent_run_ledger.runs.journal import Batch, Concluded, Journal, Written
 from agent_run_ledger.runs.leaf_check import check_against_leaf
+from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.opened_run import OpenedRun
 from agent_run_ledger.runs.resolver import environment_digests
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
@@ -45,42 +47,6 @@ log = logging.getLogger("agent_run_ledger")
 T = TypeVar("T")
 Post = Callable[[Callable[[], object]], None]
 """Runs a function on the store's own thread, after what was handed to it before, and does not wait for it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class OpenCall:
-    """A call between the moment it was made and the moment it is answered.
-
-    `shared`: calls with its key are one call. `once`: it is not tried again within the attempt, for its chunks are
-    out. `marked`: its start is on disk, and nothing on disk says how it ended.
-    """
-
-    frame: Frame
-    equal: Equal
-    step: Step[..., Any]
-    identity: CallIdentity
-    body: Call
-    shared: bool
-    inner: Frame
-    once: bool
-    because: list[str] = field(default_factory=list[str])
-    started: Started | None = None
-    marked: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """How a call is answered: with a value or an error; `again_in_s`: not yet, its body is to be run again then."""
-
-    value: Any = None
-    error: Exception | None = None
-    again_in_s: float | None = None
-
-    def give(self) -> Any:
-        """Return the value, or raise the error."""
-        if self.error is not None:
-            raise self.error
-        return self.value
 
 
 class DynamicSession:
@@ -114,7 +80,9 @@ class DynamicSession:
         self._digests = codecs.DigestCache()
         self._open: dict[int, OpenCall] = {}
         self._used: set[int] = set()
-        self._made: dict[tuple[bytes, str, bytes, int], Any] = {}
+        self._made: dict[CallKey, codecs.Packed] = {}
+        self._ended = threading.Condition(self._lock)
+        self._ending = 0
 
     @property
     def last_id(self) -> int:
@@ -146,8 +114,7 @@ class DynamicSession:
 
     def enter(self, frame: Frame, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall:
         """Note a call and give it its identity. Reads and writes nothing."""
-        self._check_open()
-        frame.check_open()
+        self._check_open(frame)
         self._check_name(step)
         bound = bind_arguments(step, args, kwargs)
         scope, text = frame.scope, call_key(step, bound, args, kwargs)
@@ -155,7 +122,7 @@ class DynamicSession:
             scope = keyed_scope(self.opened.scope_key, scope, step.name, text)
         identity = identify_call(step, bound, self._environment(step), cache=self._digests, scope=scope)
         equal = (step.name, identity.fingerprint if text is None else scope + identity.fingerprint)
-        number = frame.begin(equal, interchangeable=step.interchangeable)
+        number = frame.begin(equal, interchangeable=step.interchangeable and text is None)
         identity.occurrence = number if text is None else 0
         outer = METER.get()
         if outer is not None:
@@ -176,15 +143,17 @@ class DynamicSession:
 
     def begin(self, call: OpenCall) -> Answer | None:
         """Return the answer that is on record, or start the call and return None: its body is to be run."""
-        return self._commits.guarded(lambda: self._begin(call))
+        self._check_open(call.frame)
+        return self._commits.guarded(lambda: self._begin(call), call.frame)
 
     def start_again(self, call: OpenCall) -> None:
         """Start the next try of a call."""
+        self._check_open(call.frame)
         tries = 1 if call.started is None else call.started.tries + 1
         call.body = _body(call.step, call.body.args, call.body.kwargs)
         call.inner.shut()
         call.inner = Frame(self, None, call=call.identity, outer=call.frame)
-        self._commits.guarded(lambda: self._start(call, tries))
+        self._commits.guarded(lambda: self._start(call, tries), call.frame)
 
     def scope_within(self, identity: CallIdentity) -> bytes:
         """Return the scope of what a call's body calls."""
@@ -196,7 +165,8 @@ class DynamicSession:
 
     def conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
         """Record how a body ended and return what its caller gets."""
-        return self._commits.guarded(lambda: self._conclude(call, outcome))
+        with self._at_its_end():
+            return self._commits.guarded(lambda: self._conclude(call, outcome), call.frame)
 
     def leave(self, call: OpenCall) -> None:
         """Note that nobody will conclude this call: the next commit of the run records that. Writes nothing."""
@@ -222,45 +192,47 @@ class DynamicSession:
 
         `in_background`: do not wait for the commit, which comes before that of any later call.
         """
-        self._check_open()
+        self._check_open(frame)
         print_ = fingerprint(name=name, version="1", inputs={}, environment={})
         identity = CallIdentity(name=name, fingerprint=print_, arguments={}, environment={}, version="1")
         identity.scope = frame.scope
         equal = (name, print_)
         identity.occurrence = frame.begin(equal, interchangeable=True)
-        with self._lock:
-            if identity.key in self._made:
-                return cast(T, self._made[identity.key])
-        found = self._commits.guarded(lambda: self._find(identity, b"", repeatable=True, shared=False))
+        before = self._made.get(identity.key)
+        if before is not None:
+            return cast(T, codecs.unpack(before.encoding, before.payload))
+        found = self._commits.guarded(lambda: self._find(identity, b"", repeatable=True, shared=False), frame)
         if found.key is not None:
             return cast(T, self._load(found.key))
         if self._journal is None:
             error = self._completed(name, [])
-            self._commits.halt(error)
+            self._commits.halt(error, frame)
             raise error
         place = CURRENT.set(None)  # a step called in there would be asked for in no restart
         try:
-            made = make()
-            packed = codecs.pack(made, limit_bytes=self.context.limit_bytes)
+            packed = codecs.pack(make(), limit_bytes=self.context.limit_bytes)
         except BaseException:
             frame.give_back(equal, identity.occurrence)
             raise
         finally:
             CURRENT.reset(place)
+        self._commits.add_value(self._journal.value(identity, packed, after=self.last_id))
         if identity.scope:
-            with self._lock:
-                self._made[identity.key] = packed.decoded
-        record = self._journal.value(identity, packed, after=self.last_id)
-        self._commits.add_value(record)
+            self._made[identity.key] = packed  # a body that is tried again asks again
         if in_background:
             self._post(self.write_values)
-        else:
+            return cast(T, packed.decoded)
+        try:
             self.write_values()
+        except Unavailable:  # it goes with a later commit: who asks again gets it
+            self._made[identity.key] = packed
+            frame.give_back(equal, identity.occurrence)
+            raise
         return cast(T, packed.decoded)
 
     def write_values(self) -> None:
         """Return when every value that was handed out is committed."""
-        self._commits.guarded(self._commits.write_values)
+        self._commits.guarded(self._commits.write_values, self.root)
 
     # -- the run ends -----------------------------------------------------------------------------------------
 
@@ -282,16 +254,35 @@ class DynamicSession:
                 return late
             log.warning("run %r: its end could not be recorded: %s", self.run_id, late)
         finally:
-            with self._lock:
-                self._closed = True
+            self._shut()
             self.opened.close(failure)
         return halted if error is None else None
+
+    def _shut(self) -> None:
+        """Let no call begin or end any more, and wait for those that are being recorded."""
+        with self._ended:
+            self._closed = True
+            self._ended.wait_for(lambda: not self._ending)
+
+    @contextmanager
+    def _at_its_end(self) -> Iterator[None]:
+        """Keep the run from ending while the end of a call is recorded; Misuse where it has ended."""
+        with self._lock:
+            if self._closed:
+                raise _over(self.run_id)
+            self._ending += 1
+        try:
+            yield
+        finally:
+            with self._ended:
+                self._ending -= 1
+                self._ended.notify_all()
 
     def _end(self, failure: BaseException | None) -> None:
         if isinstance(failure, Superseded):
             return
+        self._shut()
         with self._lock:
-            self._closed = True
             for call in self._open.values():
                 if call.marked and call.started is not None:
                     call.marked = False
@@ -320,6 +311,8 @@ class DynamicSession:
 
     def _begin(self, call: OpenCall) -> Answer | None:
         identity, step = call.identity, call.step
+        if not step.repeatable and not self.over:
+            self._commits.settle(identity.key)
         found = self._find(identity, step.code, repeatable=step.repeatable, shared=call.shared)
         if found.fate is Fate.RESTORE and found.key is not None:
             return Answer(value=self._load(found.key))
@@ -327,7 +320,8 @@ class DynamicSession:
             return Answer(error=self._history.error(found.record_id))
         if found.fate is Fate.UNKNOWN:
             check_against_leaf(self.context.store, self.context.store.reader().record(found.record_id))
-            return Answer(value=outcome_unknown(step.name, found.record_id))
+            said = outcome_unknown(step.name, found.record_id)
+            return Answer(value=[said] if call.once else said)  # of a stream it is the only chunk
         call.because = self._because(call)
         if self._journal is None:
             raise self._completed(step.name, call.because)
@@ -365,9 +359,9 @@ class DynamicSession:
     def _completed(self, name: str, paths: list[str]) -> Refused:
         changed = f": {', '.join(paths)} changed" if paths else ""
         return Refused(
-            f"run {self.run_id!r} is completed, and this call of {name!r} is not on its record{changed}",
+            f"run {self.run_id!r} is {self.opened.row.state}, and this call of {name!r} is not on its record{changed}",
             code="run_completed",
-            hint="nothing new runs in a completed run; use a new run_id",
+            hint="nothing new runs in a run that is over; use a new run_id",
         )
 
     def _start(self, call: OpenCall, tries: int) -> None:
@@ -393,8 +387,11 @@ class DynamicSession:
     def _conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
         journal, started = self._commits.journal, call.started
         call.frame.check_open()
+        self._end_within(call)
         if started is None or not call.marked:
-            raise Superseded(f"step {call.step.name!r} ended after run {self.run_id!r} was left: not recorded")
+            raise _over(self.run_id)
+        if call.inner.broken and self._commits.halted is not None:
+            raise self._commits.halted
         self._warn_of_changes(call)
         ended = ending_of(outcome, run_id=self.run_id, at_ms=started.at_ms, limit_bytes=self.context.limit_bytes)
         item = journal.conclude(started, ended, because=call.because, code=call.step.code)
@@ -409,7 +406,7 @@ class DynamicSession:
             if ended.packed is not None and ended.failure is None:
                 error.unrecorded[call.step.name] = ended.packed.decoded
             call.marked = isinstance(error, Unavailable)  # nothing was written: its start still stands
-            self._commits.halt(error)
+            self._commits.halt(error, call.frame)
             raise
         self._note(call, item, written)
         why = stopped(self.run_id, written)
@@ -420,6 +417,17 @@ class DynamicSession:
         if ended.failure is None and ended.packed is not None:
             return Answer(value=ended.packed.decoded)
         return Answer(error=ended.failure)
+
+    def _end_within(self, call: OpenCall) -> None:
+        """Nobody waits any more for what the body has begun and left open."""
+        if not call.inner.used:
+            return
+        call.inner.shut()
+        with self._lock:
+            for left in self._open.values():
+                if left.marked and left.started is not None and left.frame.within(call.inner):
+                    left.marked = False
+                    self._commits.forsake(left.started)
 
     def _warn_of_changes(self, call: OpenCall) -> None:
         given = call.identity.given
@@ -437,23 +445,15 @@ class DynamicSession:
             self._used.add(record_id)
             if call.inner.used:
                 self._history.forget_within(self.scope_within(identity))
-            key = RecordKey(
-                record_id=record_id,
-                scope=identity.scope,
-                name=identity.name,
-                fingerprint=identity.fingerprint,
-                occurrence=identity.occurrence,
-                attempt=item.record.attempt,
-                code=item.record.code,
-                value_sha256=item.record.value_sha256,
-            )
-            self._history.note_result(key, after)
+            self._history.note_result(key_of(item.record, record_id), after)
 
-    def _check_open(self) -> None:
+    def _check_open(self, frame: Frame) -> None:
         if self._commits.halted is not None:
+            frame.break_up()
             raise self._commits.halted
         if self._closed:
             raise _over(self.run_id)
+        frame.check_open()
 
     def _check_name(self, step: Step[..., Any]) -> None:
         known = self._steps.setdefault(step.name, step)
@@ -489,4 +489,4 @@ def _body(step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _over(run_id: str) -> Misuse:
-    return Misuse(f"run {run_id!r} is over: a step was called in it", code="run_over")
+    return Misuse(f"run {run_id!r} is over: a step was called in it, or ended too late", code="run_over")

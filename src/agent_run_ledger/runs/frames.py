@@ -19,7 +19,7 @@ Equal = tuple[str, bytes]
 
 class Frame:
     """Guarantees: equal calls get numbers in the order in which they begin, each number once; one that nobody will
-    ever conclude gives its number back. Thread-safe.
+    ever conclude gives its number back; nothing begins in the body of a call that has ended. Thread-safe.
     """
 
     __slots__ = (
@@ -33,6 +33,7 @@ class Frame:
         "_scope",
         "_shut",
         "_wraps",
+        "broken",
         "session",
     )
 
@@ -46,6 +47,7 @@ class Frame:
     ) -> None:
         """`scope` None: that of the body of `call`, made when it is first asked for. `outer`: what it lies in."""
         self.session = session
+        self.broken = False
         self._scope = scope
         self._call = call
         self._lock = threading.RLock()  # a stream that is cleaned up may come in anywhere
@@ -76,6 +78,7 @@ class Frame:
     def begin(self, equal: Equal, *, interchangeable: bool) -> int:
         """Return the number of a call among its equals, and note that it is open. Misuse for equal calls at once."""
         with self._lock:
+            self.check_open()
             if not interchangeable:
                 if equal in self._open:
                     raise Misuse(
@@ -106,6 +109,7 @@ class Frame:
     def group(self) -> int:
         """Return the number of the next gather or map of this scope."""
         with self._lock:
+            self.check_open()
             self._groups += 1
             return self._groups - 1
 
@@ -123,6 +127,21 @@ class Frame:
     def shut(self) -> None:
         """Note that the body of this scope was answered for: a thread of it that goes on calls nothing more."""
         self._shut = True
+
+    def break_up(self) -> None:
+        """Note, here and further out, that a call was told that the run may not go on: whatever a body makes of that is
+        no result of it."""
+        frame: Frame | None = self
+        while frame is not None:
+            frame.broken = True
+            frame = frame._outer
+
+    def within(self, other: Frame) -> bool:
+        """Return whether this is the other scope, or further in."""
+        frame: Frame | None = self
+        while frame is not None and frame is not other:
+            frame = frame._outer
+        return frame is other
 
     def check_open(self) -> None:
         """Raise Misuse where the body of this scope, or of one around it, was answered for (it timed out, say)."""

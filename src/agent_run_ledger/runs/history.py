@@ -257,6 +257,20 @@ def _key(record: Record) -> CallKey:
     return (record.scope, record.name, record.fingerprint, record.occurrence)
 
 
+def key_of(record: Record, record_id: int) -> RecordKey:
+    """Return what a RESULT record is found by."""
+    return RecordKey(
+        record_id=record_id,
+        scope=record.scope,
+        name=record.name,
+        fingerprint=record.fingerprint,
+        occurrence=record.occurrence,
+        attempt=record.attempt,
+        code=record.code,
+        value_sha256=record.value_sha256,
+    )
+
+
 def _are_siblings(one: bytes, other: bytes) -> bool:
     """Return whether two scopes of one body part ways in branches of one group: neither comes after the other."""
     at = 0

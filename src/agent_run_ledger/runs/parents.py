@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.runs.current import CURRENT
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from agent_run_ledger.runs.dynamic import DynamicSession
 
 CHILD_ID_HEX = 12
+MAX_RUN_ID = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
     """The run within which another one is started, and where in it. `after`: its latest record at that moment.
 
-    `session`: its live attempt, or its records where nothing new may run in it; None for a pipeline's.
+    `session`: its live attempt, or its records, where it is a dynamic one.
     """
 
     run_id: str
@@ -28,7 +29,7 @@ class Parent:
     log_id: bytes
     scope: bytes = b""
     after: int = 0
-    session: DynamicSession | None = None
+    session: DynamicSession | None = field(default=None, compare=False)
 
 
 def parent_here() -> Parent | None:
@@ -62,4 +63,7 @@ def child_id(parent: Parent, inputs: bytes) -> str:
     else:
         number = 0
     digest = hashlib.sha256(b"%b\0%b\0%d" % (where, inputs, number)).hexdigest()
-    return f"{parent.run_id}/{digest[:CHILD_ID_HEX]}"
+    outer_id = parent.run_id
+    if len(outer_id) + 1 + CHILD_ID_HEX > MAX_RUN_ID:
+        outer_id = hashlib.sha256(outer_id.encode("utf-8")).hexdigest()
+    return f"{outer_id}/{digest[:CHILD_ID_HEX]}"

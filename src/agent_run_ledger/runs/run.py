@@ -113,4 +113,10 @@ class Run:
 
     def _frame(self) -> Frame:
         place = CURRENT.get()
+        if place is None:
+            raise Misuse(
+                f"run {self.id!r} was used outside its `with` block, or in a thread that does not belong to it",
+                code="outside_run",
+                hint="carry it into a thread of your own by run.map or run.wrap",
+            )
         return place if isinstance(place, Frame) and place.session is self._session else self._session.root

@@ -15,7 +15,8 @@ from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.usage import METER
 
 if TYPE_CHECKING:
-    from agent_run_ledger.runs.dynamic import Answer, DynamicSession, OpenCall
+    from agent_run_ledger.runs.dynamic import DynamicSession
+    from agent_run_ledger.runs.open_calls import Answer, OpenCall
 
 _IMMUTABLE: Final = (str, int, float, bool, bytes, type(None))
 END: Final = object()

@@ -25,7 +25,10 @@ _NOTHING_THERE = frozenset(("no_store", "foreign_file"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One committed transaction as the log has it; `has_record` says whether it holds more than start marks."""
+    """One committed transaction as the log has it.
+
+    `has_record` says whether it holds more than start marks, values of a run's own and calls that were left.
+    """
 
     op_id: bytes
     envelope: bytes
@@ -117,8 +120,19 @@ def put(files: Mapping[str, bytes], directory: Path) -> None:
 
 
 def _leaf(event: Event) -> Leaf:
-    has_record = any("mac" in change for change in orjson.loads(event.envelope)["changes"])
+    has_record = _has_record(orjson.loads(event.envelope)["changes"])
     return Leaf(op_id=event.op_id, envelope=event.envelope, has_record=has_record)
+
+
+def _has_record(changes: list[dict[str, Any]]) -> bool:
+    """A value of a run's own is started and recorded in one leaf, and need not survive; nor what was left."""
+    before: dict[str, Any] = {}
+    for change in changes:
+        is_value = before.get("new") == "started" and "mac" not in before and change["old"] == "started"
+        if "mac" in change and not is_value and change["new"] not in ("abandoned", "unknown"):
+            return True
+        before = change
+    return False
 
 
 def _growing(steps: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
