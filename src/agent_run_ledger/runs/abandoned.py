@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import orjson
 
@@ -11,9 +11,15 @@ from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import CallState
 from agent_run_ledger.ports import InFlight
 
+if TYPE_CHECKING:
+    from agent_run_ledger import codecs
+
 AFTER: Final = "after"
 UNKNOWN: Final = "unknown"
 RESERVED: Final = "reserved"
+
+CALLED: Final = "called"
+"""Where the inputs of an unsafe tool's ERROR say that its body had called steps."""
 
 RESOLVE: Final = "resolve"
 """The name of the DECISION records that resolve a call with an unknown outcome."""
@@ -25,10 +31,19 @@ MARK: Final = "mark-"
 """Before the number of a lane, the name of a call that a dead attempt left in flight."""
 
 
-def abandoned(mark: InFlight, *, run_uid: bytes, salt: bytes, generation: int, now_ms: int) -> tuple[Record, Change]:
+def abandoned(
+    mark: InFlight,
+    *,
+    run_uid: bytes,
+    salt: bytes,
+    generation: int,
+    now_ms: int,
+    taken: codecs.Packed | None = None,
+) -> tuple[Record, Change]:
     """Return the record and the change for a start mark that nothing concluded.
 
     A call that may run again is abandoned: only its cost is uncertain. One that may not has an unknown outcome.
+    `taken`: the chunks that were taken of a stream before it was left.
     """
     detail: dict[str, object] = {}
     if mark.after_record_id:
@@ -51,6 +66,8 @@ def abandoned(mark: InFlight, *, run_uid: bytes, salt: bytes, generation: int, n
         ended_at_ms=now_ms,
         inputs=orjson.dumps(detail) if detail else b"",
     )
+    if taken is not None and mark.repeatable:
+        record.value_sha256, record.encoding, record.payload = taken.value_sha256, taken.encoding, taken.payload
     new = CallState.ABANDONED if mark.repeatable else CallState.UNKNOWN
     change = Change(
         type="step", id=run_uid, old=CallState.STARTED, new=new, generation=generation, mac=record_mac(record)

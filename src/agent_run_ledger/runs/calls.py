@@ -11,7 +11,7 @@ import orjson
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.digests import fingerprint, list_sha256, short_digest
-from agent_run_ledger.runs.abandoned import AFTER
+from agent_run_ledger.runs.abandoned import AFTER, CALLED
 from agent_run_ledger.runs.children import Tags, tags
 from agent_run_ledger.runs.steps import Step
 
@@ -51,7 +51,7 @@ class CallIdentity:
         """The key a record is found by."""
         return (self.scope, self.name, self.fingerprint, self.occurrence)
 
-    def stored_inputs(self, salt: bytes, because: list[str], *, after: int = 0) -> bytes:
+    def stored_inputs(self, salt: bytes, because: list[str], *, after: int = 0, called: bool = False) -> bytes:
         """Return the compact JSON kept beside the record: salted short digests, why it ran again, what was before."""
         kept = self._kept(salt)
         children = self._children(salt)
@@ -61,6 +61,8 @@ class CallIdentity:
             kept["because"] = because
         if after:
             kept[AFTER] = after
+        if called:
+            kept[CALLED] = True
         return orjson.dumps(kept)
 
     def differences(self, stored: bytes, salt: bytes) -> list[str]:

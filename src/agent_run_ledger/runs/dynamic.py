@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -26,6 +26,7 @@ from agent_run_ledger.ports import RecordKey
 from agent_run_ledger.runs.arguments import bind_arguments, call_key
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
+from agent_run_ledger.runs.called_steps import CalledSteps
 from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed_warning, identify_call
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.current import CURRENT
@@ -37,7 +38,6 @@ from agent_run_ledger.runs.journal import Batch, Concluded, Journal, Written
 from agent_run_ledger.runs.leaf_check import check_against_leaf
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.opened_run import OpenedRun
-from agent_run_ledger.runs.resolver import environment_digests
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
 from agent_run_ledger.runs.stopped import stopped
 from agent_run_ledger.runs.tools import outcome_unknown
@@ -75,8 +75,7 @@ class DynamicSession:
         self._commits = Commits(self.run_id, opened.journal, self._history, opened.watch, last_id)
         self._lock = self._commits.lock
         self._closed = False
-        self._steps: dict[str, Step[..., Any]] = {}
-        self._environments: dict[str, Mapping[str, bytes]] = {}
+        self._called = CalledSteps(self.run_id, None if self._journal is None else self._journal.limited)
         self._digests = codecs.DigestCache()
         self._open: dict[int, OpenCall] = {}
         self._used: set[int] = set()
@@ -115,12 +114,12 @@ class DynamicSession:
     def enter(self, frame: Frame, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall:
         """Note a call and give it its identity. Reads and writes nothing."""
         self._check_open(frame)
-        self._check_name(step)
+        self._called.check(step)
         bound = bind_arguments(step, args, kwargs)
         scope, text = frame.scope, call_key(step, bound, args, kwargs)
         if text is not None:
             scope = keyed_scope(self.opened.scope_key, scope, step.name, text)
-        identity = identify_call(step, bound, self._environment(step), cache=self._digests, scope=scope)
+        identity = identify_call(step, bound, self._called.environment(step), cache=self._digests, scope=scope)
         equal = (step.name, identity.fingerprint if text is None else scope + identity.fingerprint)
         number = frame.begin(equal, interchangeable=step.interchangeable and text is None)
         identity.occurrence = number if text is None else 0
@@ -168,15 +167,31 @@ class DynamicSession:
         with self._at_its_end():
             return self._commits.guarded(lambda: self._conclude(call, outcome), call.frame)
 
-    def leave(self, call: OpenCall) -> None:
-        """Note that nobody will conclude this call: the next commit of the run records that. Writes nothing."""
+    def leave(self, call: OpenCall, taken: Sequence[object] = ()) -> None:
+        """Note that nobody will conclude this call: the next commit of the run records that. Writes nothing.
+
+        `taken`: the chunks of a stream that were taken before.
+        """
         with self._lock:
             left_behind = call.marked and not self._closed
             call.marked = False
             if left_behind and call.started is not None:
+                call.started.taken = self._packed_chunks(taken)
                 self._commits.forsake(call.started)
         if not call.shared and ((left_behind and call.step.repeatable) or call.started is None):
             call.frame.give_back(call.equal, call.identity.occurrence)
+
+    def refused(self, call: OpenCall) -> Refused:
+        """Return what a call gets of which a run that is over has no more on record; the session is halted by it."""
+        error = self._completed(call.step.name, [])
+        self._commits.halt(error, call.frame)
+        return error
+
+    def _packed_chunks(self, taken: Sequence[object]) -> codecs.Packed | None:
+        try:
+            return codecs.pack(list(taken), limit_bytes=self.context.limit_bytes) if taken else None
+        except LedgerError:  # together they are too large: then they are not kept
+            return None
 
     def exit(self, call: OpenCall) -> None:
         """Note that a call was answered, or never will be: nothing more is called in its body."""
@@ -297,7 +312,7 @@ class DynamicSession:
         content: dict[str, object] = {
             "dynamic": True,
             "results": {},
-            "used": sorted(self._used),
+            "used": sorted(self._used | self.opened.within_restored(self._used)),
             "code_changed": self._history.recorded.code_changed,
             "reason": batch.end_reason,
             "left_over": left_over,
@@ -318,6 +333,8 @@ class DynamicSession:
             return Answer(value=self._load(found.key))
         if found.fate is Fate.RAISE:
             return Answer(error=self._history.error(found.record_id))
+        if found.fate is Fate.PART:
+            return Answer(value=self.opened.load(found.record_id), part=True)
         if found.fate is Fate.UNKNOWN:
             check_against_leaf(self.context.store, self.context.store.reader().record(found.record_id))
             said = outcome_unknown(step.name, found.record_id)
@@ -394,6 +411,7 @@ class DynamicSession:
             raise self._commits.halted
         self._warn_of_changes(call)
         ended = ending_of(outcome, run_id=self.run_id, at_ms=started.at_ms, limit_bytes=self.context.limit_bytes)
+        started.called = call.inner.used and not started.repeatable and ended.failure is not None
         item = journal.conclude(started, ended, because=call.because, code=call.step.code)
         failure, retries = ended.failure, 0 if call.once else call.step.retries
         again = failure is not None and may_try_again(failure, started.tries, retries)
@@ -454,29 +472,6 @@ class DynamicSession:
         if self._closed:
             raise _over(self.run_id)
         frame.check_open()
-
-    def _check_name(self, step: Step[..., Any]) -> None:
-        known = self._steps.setdefault(step.name, step)
-        if known is not step and known.plain is not step.plain:
-            raise Misuse(
-                f"two steps named {step.name!r} were called in run {self.run_id!r}",
-                code="duplicate_step",
-                hint="give one of them another name=",
-            )
-        if step.budget is not None and self._journal is not None and step.name not in self._journal.limited:
-            raise Misuse(
-                f"run {self.run_id!r} knows nothing of the budget of step {step.name!r}",
-                code="bad_budget",
-                hint="register the step in the ledger of the run before ledger.run(...)",
-            )
-
-    def _environment(self, step: Step[..., Any]) -> Mapping[str, bytes]:
-        if step.environment is None:
-            return {}
-        known = self._environments.get(step.name)
-        if known is None:
-            known = self._environments[step.name] = environment_digests(step)
-        return known
 
     def _backoff_s(self, step: Step[..., Any], tries: int) -> float:
         return backoff_s(

@@ -13,7 +13,7 @@ from agent_run_ledger.errors import Pending, Unavailable, Unstorable
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.scopes import ELEMENT_BYTES, ScopeKind, enclosing_call
 from agent_run_ledger.ports import RecordKey, RunRow, Store, StoredRecord
-from agent_run_ledger.runs.abandoned import RESOLVE, after_of, is_unknown
+from agent_run_ledger.runs.abandoned import CALLED, RESOLVE, after_of, detail_of, is_unknown
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.leaf_check import check_against_leaf, erased
 from agent_run_ledger.runs.prefix import Prefix
@@ -29,11 +29,15 @@ class Fate(Enum):
     RESTORE = auto()
     RAISE = auto()
     UNKNOWN = auto()
+    PART = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The fate of a call; `key` of the result that is restored, `record_id` of the error or the unknown outcome."""
+    """The fate of a call; `key` of the result that is restored, `record_id` of the error or the unknown outcome.
+
+    PART: of a stream that was left, `record_id` has the chunks that were taken.
+    """
 
     fate: Fate
     key: RecordKey | None = None
@@ -76,6 +80,7 @@ class History:
         self._errors: dict[CallKey, _Error] = {}
         self._unknown: dict[CallKey, _Unknown] = {}
         self._begun: set[CallKey] = set()
+        self._taken: dict[CallKey, int] = {}
         self._gone: dict[tuple[bytes, str, int], StoredRecord] = {}
         self._later: dict[bytes, dict[CallKey, int]] | None = None
         self._live: dict[bytes, dict[CallKey, RecordKey]] = {}
@@ -102,6 +107,8 @@ class History:
             gone = self._gone.get((identity.scope, identity.name, identity.occurrence))
             if gone is not None and not repeatable:  # it may have been of this call, and that one may have happened
                 raise erased(self._store, gone)
+            if complete and key in self._taken:
+                return Found(Fate.PART, record_id=self._taken[key])
             return Found(Fate.RUN)
         may_repeat = repeatable or self._did_nothing(error)
         again = complete or not may_repeat or self.handled(key, error.record_id)
@@ -189,6 +196,9 @@ class History:
                 self._errors[key] = _Error(stored.record_id, record.kind)
                 continue
             self._errors.pop(key, None)  # it was tried again since
+            self._taken.pop(key, None)
+            if record.value_sha256:
+                self._taken[key] = stored.record_id
             if is_unknown(record):
                 check_against_leaf(self._store, stored)
                 self._unknown[key] = _Unknown(stored.record_id)
@@ -249,8 +259,15 @@ class History:
         return hit
 
     def _did_nothing(self, error: _Error) -> bool:
-        """Return whether the error of a call says that nothing happened: ours of these two kinds say so."""
-        return error.kind is RecordKind.ERROR and isinstance(self.error(error.record_id), Pending | Unavailable)
+        """Return whether the error of a call says that nothing happened: ours of these two kinds say so.
+
+        Not where the body had called steps: then it may be an error of theirs, and the body may have done something.
+        """
+        if error.kind is not RecordKind.ERROR or detail_of(self._store.reader().record(error.record_id).record).get(
+            CALLED
+        ):
+            return False
+        return isinstance(self.error(error.record_id), Pending | Unavailable)
 
 
 def _key(record: Record) -> CallKey:

@@ -39,7 +39,8 @@ class Started:
     """A call that is running: where its mark stands, its step's place in the plan, and since when.
 
     `repeatable`: whether it may run again where nothing says how it ended. `after`: the latest record of the run when
-    it was started, 0 where nobody asks. `reserve`: what it may use, as its step declares.
+    it was started, 0 where nobody asks. `reserve`: what it may use, as its step declares. `taken`: the chunks that were
+    taken of a stream which was left. `called`: its body called steps, raised, and may not run again.
     """
 
     lane: int
@@ -49,6 +50,8 @@ class Started:
     at_ms: int
     repeatable: bool = True
     after: int = 0
+    taken: codecs.Packed | None = None
+    called: bool = False
     reserve: Reserve | None = None
 
 
@@ -162,7 +165,7 @@ class Journal:
             tries=started.tries,
             started_at_ms=started.at_ms,
             ended_at_ms=self._context.clock.now_ms(),
-            inputs=identity.stored_inputs(salt, because, after=started.after),
+            inputs=identity.stored_inputs(salt, because, after=started.after, called=started.called),
             code=code,
             value_sha256=b"" if packed is None else packed.value_sha256,
             encoding=0 if packed is None else packed.encoding,
@@ -354,6 +357,7 @@ class Journal:
             salt=self._context.entropy.token(SALT_BYTES),
             generation=mine.generation,
             now_ms=tx.now_ms,
+            taken=start.taken,
         )
         tx.clear_in_flight(mine.row_id, start.lane)
         return tx.add_record(mine.row_id, record, change)

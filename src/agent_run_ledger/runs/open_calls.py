@@ -35,9 +35,13 @@ class OpenCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How a call is answered: with a value or an error; `again_in_s`: not yet, its body is to be run again then."""
+    """How a call is answered: with a value or an error; `again_in_s`: not yet, its body is to be run again then.
+
+    `part`: the value is what was taken of a stream that was left; there is no more on record.
+    """
 
     value: Any = None
+    part: bool = False
     error: Exception | None = None
     again_in_s: float | None = None
 

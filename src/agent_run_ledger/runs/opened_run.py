@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from agent_run_ledger import errors
 from agent_run_ledger.errors import Misuse, Refused, Tampered
 from agent_run_ledger.kernel.record import DYNAMIC_KEY
-from agent_run_ledger.kernel.scopes import KEY_BYTES
+from agent_run_ledger.kernel.scopes import ELEMENT_BYTES, KEY_BYTES, call_scope, enclosing_call
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RecordKey, RunRow
 from agent_run_ledger.runs.attempt import (
@@ -70,6 +70,22 @@ class OpenedRun:
         """Return the value of a record. See `load_value`."""
         row = self.row
         return load_value(self._context.store, row.run_id, record_id, run_uid=row.run_uid, referenced=self._referenced)
+
+    def within_restored(self, used: Collection[int]) -> set[int]:
+        """Return the results of what the bodies of these calls had called: where they were restored, so were those."""
+        nested = [key for key in self.keys if enclosing_call(key.scope)]
+        if not nested:
+            return set()
+        restored = {
+            call_scope(self.scope_key, key.scope, key.name, key.fingerprint, key.occurrence)
+            for key in self.keys
+            if key.record_id in used
+        }
+        return {
+            key.record_id
+            for key in nested
+            if any(key.scope[:end] in restored for end in range(ELEMENT_BYTES, len(key.scope) + 1, ELEMENT_BYTES))
+        }
 
     def close(self, failure: BaseException | None) -> None:
         """Give the attempt back, then tell those who watch."""

@@ -26,7 +26,8 @@ class Chunks:
     """What both kinds of streams share: the chunks so far, and how the call ends.
 
     A consumer of a live stream gets a copy of each chunk, equal to what a restored stream gives. A stream that is not
-    exhausted is not recorded: its call is abandoned and its cost uncertain.
+    exhausted has no result on record: its call is abandoned and its cost uncertain. The chunks that were taken are
+    kept, for a program that enters the completed run again and leaves the stream at the same place.
     """
 
     def __init__(self, session: DynamicSession, call: OpenCall) -> None:
@@ -34,6 +35,7 @@ class Chunks:
         self.call = call
         self._kept: list[Any] = []
         self._restored: Iterator[Any] | None = None
+        self._part = False
         self.begun = False
         self.over = False
         self.until: float | None = None
@@ -47,6 +49,7 @@ class Chunks:
             return
         self.over = True
         self.session.exit(self.call)
+        self._part = answer.part
         self._restored = iter(answer.give())
 
     def next_restored(self, stop: Callable[[], BaseException]) -> Any:
@@ -54,7 +57,7 @@ class Chunks:
         chunk = END if self._restored is None else next(self._restored, END)
         if chunk is END:
             self._restored = None
-            raise stop()
+            raise self.session.refused(self.call) if self._part else stop()
         return chunk
 
     def copied(self, chunk: Any) -> Any:
@@ -76,7 +79,7 @@ class Chunks:
         """Nobody will take the rest. Only noted: this may be called while memory is cleaned up."""
         if not self.over:
             self.over = True
-            self.session.leave(self.call)
+            self.session.leave(self.call, self._kept)
             self.session.exit(self.call)
         elif self._restored is not None:  # its number is free for the next one, as when nothing was on record
             self._restored = None
