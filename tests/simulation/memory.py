@@ -29,8 +29,8 @@ class Key(NamedTuple):
 class Status:
     """How a call can stand on record: none, begun, result, error or unknown.
 
-    `text`: the value or the error; None for one that nobody saw. `since`, `until`: between which lines of the trace an
-    error came to be on record.
+    `text`: the value or the error, None for one that nobody saw; of begun what was taken of a stream. `since`,
+    `until`: between which lines of the trace an error came to be on record.
     """
 
     kind: str
@@ -64,6 +64,12 @@ class RunMemory:
         """Note that a call, or a nested run, was begun. Only the first time counts: later ones come after nothing."""
         if key not in self.starts or not self.starts[key].sure:
             self.starts[key] = Start(since=since, until=until, sure=sure)
+
+    def settle_parts(self) -> None:
+        """The run's end is on record, and with it what was taken of streams that were left."""
+        for key, statuses in self.cells.items():
+            if any(status.kind == "begun" and status.text is not None for status in statuses):
+                self.cells[key] = statuses - {BEGUN}
 
     def statuses(self, key: Key) -> frozenset[Status]:
         """How this call can stand."""

@@ -230,7 +230,7 @@ class Reference:
             key = Key((*frame.scope, ("key", step.name, str(args[0]))), step.name, args, 0)
         else:
             key = Key(frame.scope, step.name, args, frame.number(equal))
-        allowed = self._allowed(frame.run, run, key, step)
+        allowed = self._allowed(frame.run, run, key, step, take)
         self._consumed.setdefault(frame.run, set()).add(key)
         if seen.one("began") is None:
             text = self._without_body(at, run, key, step, allowed, called, take=take)
@@ -244,8 +244,10 @@ class Reference:
             frame.give_back(equal, key.occurrence)
         return text
 
-    def _allowed(self, name: object, run: RunMemory, key: Key, step: StepSpec) -> dict[str, set[str | None]]:
-        """What may happen: "body", "restore", "raise" and "unknown" with their texts, or a code of a refusal."""
+    def _allowed(
+        self, name: object, run: RunMemory, key: Key, step: StepSpec, take: int | None
+    ) -> dict[str, set[str | None]]:
+        """What may happen: "body", "restore", "part", "raise" and "unknown" with their texts, or a refusal's code."""
         allowed: dict[str, set[str | None]] = {}
         modes = self._modes.get(name, {False})
 
@@ -260,6 +262,8 @@ class Reference:
                     again = {True} if over or step.tool == "unsafe" else run.handled(key, status)
                     for handled in again:
                         allow("raise" if handled else "body", status.text)
+                elif over and status.text is not None and _is_within(status.text, take):
+                    allow("part", status.text)
                 elif over:
                     allow("run_completed")
                 elif status.kind == "begun" or self._program.on_change == "rerun":
@@ -305,6 +309,7 @@ class Reference:
         texts = allowed.get("restore" if kind == "result" else kind, set())
         fits = answer.text in texts or (kind == "unknown" and None in texts)
         if closed is not None:
+            texts = texts | allowed.get("part", set())
             fits = any(text is not None and _begins(text, closed.text, take) for text in texts)
         if not fits:
             raise Complaint(f"{at.path}: {key.name} gave {answer.text} without a body; allowed: {_said(allowed)}")
@@ -332,6 +337,8 @@ class Reference:
             run.cells[key] = frozenset({left, error})  # an error only where a run within the body was refused
             raise self._refused(at, at.frame.run, refused, set())
         if closed is not None:
+            if step.tool != "unsafe":  # what was taken goes on record with the next commit
+                run.cells[key] = frozenset({left, Status("begun", closed.text)})
             return f"{take} items"
         if ended is not None:
             run.cells[key] = frozenset({left, Status("result", ended.text)})
@@ -413,6 +420,8 @@ class Reference:
                 raise Complaint(f"{seen.path}: the run ended well, and leaving it gave {refused or raised}")
             if over != {True}:
                 run.states = {"completed"} if left is not None else run.states | {"completed"}
+                if left is not None:
+                    run.settle_parts()
             if left is None:
                 raise Dead
             return
@@ -483,6 +492,10 @@ def _is_unknown(text: str, tool: str) -> bool:
 
 def _begins(whole: str, part: str, take: int | None) -> bool:
     return ast.literal_eval(whole)[:take] == ast.literal_eval(part)
+
+
+def _is_within(part: str, take: int | None) -> bool:
+    return take is not None and take <= len(ast.literal_eval(part))
 
 
 def _said(allowed: dict[str, set[str | None]]) -> str:
