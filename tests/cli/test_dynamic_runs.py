@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger.kernel.scopes import ROOT, branch_scope
+from agent_run_ledger.kernel.scopes import ROOT, WRAPPED, branch_scope
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.testing import check_ledger
 from tests.cli.conftest import HOSTILE_ERROR, HOSTILE_VALUE, Arl, is_safe
@@ -89,11 +89,22 @@ def test_show_draws_calls_in_scopes(arl: Arl, store: Path) -> None:
     assert any("keyed" in line and "not markup" in line for line in lines)
 
 
+def test_show_calls_a_wrap_a_wrap(arl: Arl, db: Path) -> None:
+    context = open_context(db)
+    run = Dynamic(context, "threads")
+    run.call("fetch", 1, scope=branch_scope(ROOT, WRAPPED, 2))
+    run.end()
+    context.store.close()
+    assert "wrap [2]" in arl("runs", "show", "threads", "--db", db).out
+    assert "in wrap [2]" in arl("runs", "show", "threads", "--step", "fetch", "--db", db).out
+
+
 def test_show_says_what_to_do_about_an_unknown_outcome(arl: Arl, store: Path) -> None:
     shown = arl("runs", "show", "agent", "--db", store).out
-    assert f"arl runs resolve agent {unknown(store)} --not-done --reason ... --db {store}" in shown
+    assert f"arl runs resolve agent {unknown(store)} --reason ... --db {store}" in shown
+    assert "with --result JSON or --error TEXT where it happened, with --not-done where it did not" in shown
     assert "it may have happened or not" in shown
-    assert "arl runs resolve dead mark-0 --not-done --reason ..." in arl("runs", "show", "dead", "--db", store).out
+    assert "arl runs resolve dead mark-0 --reason ..." in arl("runs", "show", "dead", "--db", store).out
     assert "runs resolve" not in arl("runs", "show", "long", "--db", store).out
     assert "what it returned rests on that" in arl("runs", "show", "long", "--db", store).out
 
@@ -190,7 +201,7 @@ def test_explain_says_what_the_next_attempt_does(arl: Arl, store: Path) -> None:
     assert "it restores 8 calls, 2 values of the run's own among them" in shown
     assert "gets the recorded error again, since the agent went on from it (1)" in shown
     assert "makes again, since nothing says how it ended (1)" in shown
-    assert f"unless it is resolved before: arl runs resolve agent {unknown(store)} --not-done" in shown
+    assert f"unless a person says before what became of it: arl runs resolve agent {unknown(store)} --reason" in shown
 
 
 def test_explain_of_a_completed_run_offers_nothing(arl: Arl, store: Path) -> None:
@@ -282,6 +293,29 @@ def test_resolve_needs_a_reason_and_the_right_call(arl: Arl, store: Path) -> Non
         assert (ended.code, ended.error["code"]) == (1, code)
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["--error", "it bounced"], "it gets the error that a person recorded (1):"),
+        (["--not-done"], "it makes again, since a person said that it was not done (1):"),
+    ],
+)
+def test_explain_says_that_a_person_decided(arl: Arl, store: Path, said: list[str], words: str) -> None:
+    assert arl("runs", "resolve", "dead", "mark-0", *said, "--reason", "x", "--db", store).code == 0
+    shown = arl("runs", "explain", "dead", "--db", store).out
+    assert words in shown
+    assert "since the agent went on from it" not in shown
+    assert "since nothing says how it ended" not in shown
+
+
+def test_a_call_that_was_in_flight_is_resolved_once_too(arl: Arl, store: Path) -> None:
+    command = ("runs", "resolve", "dead", "mark-0", "--not-done", "--reason", "x", "--json", "--db", store)
+    assert arl(*command).code == 0
+    again = arl(*command)
+    assert (again.code, again.error["code"]) == (1, "no_call")
+    assert "has no call 'mark-0' in flight: it is resolved already, or on record since" in again.error["message"]
+
+
 def test_resolve_says_what_comes_next(arl: Arl, store: Path) -> None:
     call = unknown(store)
     said = arl("runs", "resolve", "agent", call, "--not-done", "--reason", "x", "--db", store).out
@@ -298,9 +332,12 @@ def test_a_run_id_that_looks_like_an_option_can_be_resolved(arl: Arl, db: Path) 
     run.start("send_mail", safe=False)
     run.die()
     context.store.close()
-    command = f"arl runs resolve --not-done --reason ... --db {db} -- -x mark-0"
+    command = f"arl runs resolve --reason ... --db {db} -- -x mark-0"
     assert command in arl("runs", "show", "--db", db, "--", "-x").out
-    assert arl(*command.split()[1:]).code == 0
+    as_printed = arl(*command.split()[1:])
+    assert as_printed.code == 2, "what became of the call is for a person to say"
+    assert "give one of --result JSON, --error TEXT and --not-done" in as_printed.err
+    assert arl(*command.replace("resolve", "resolve --not-done").split()[1:]).code == 0
 
 
 # -- usage -----------------------------------------------------------------------------------------------------------

@@ -92,6 +92,29 @@ def test_sixteen_parallel_steps_against_ten_calls_are_exactly_ten_bodies(new_led
     }
 
 
+@pytest.mark.parametrize(
+    ("budget", "way"),
+    [
+        (Budget(max_calls=1), "raise the budget in the program, then `arl runs release"),
+        (Budget(calls_per_minute=1), "raise the budget in the program, or wait for a minute, then `arl runs release"),
+        (
+            Budget(max_cost_usd=1),
+            "raise the budget in the program, with allow_unknown_cost=True since a cost is unknown, "
+            "then `arl runs release",
+        ),
+    ],
+)
+def test_the_hint_says_what_helps_when_it_is_stopped_and_at_the_next_start(
+    new_ledger: New, budget: Budget, way: str
+) -> None:
+    ledger = new_ledger(budget=budget)
+    chain(ledger, 2, lambda _: report_usage(model="m", input_tokens=1, output_tokens=0))
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded) as raised:
+            ledger.execute()
+        assert raised.value.hint.startswith(way)
+
+
 def test_a_run_that_stays_within_its_budget_is_not_touched_by_it(new_ledger: New) -> None:
     ledger = new_ledger(budget=Budget(max_calls=3))
     ran = chain(ledger, 3, lambda _: None)

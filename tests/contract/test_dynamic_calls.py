@@ -400,3 +400,17 @@ def test_a_call_that_was_begun_before_does_not_diverge(new_ledger: New, bodies: 
     assert live(new_ledger, agent) is None
     assert live(new_ledger, agent) == [1, 2]
     assert bodies == {"1": 2, "2": 1}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'ask' was never awaited")
+def test_a_call_that_nobody_awaits_is_named_by_its_step(new_ledger: New) -> None:
+    ledger = new_ledger()
+
+    @ledger.step
+    async def ask() -> int:
+        return 1
+
+    with ledger.run():
+        call = ask()
+        assert call.__qualname__ == "ask"
+        call.close()

@@ -256,6 +256,17 @@ def test_a_pipelines_run_is_not_entered_and_a_dynamic_one_not_executed(new_ledge
     assert refused.value.code == "run_kind"
 
 
+def test_a_dynamic_run_has_no_explanation_by_steps_and_says_who_has_one(new_ledger: New) -> None:
+    ledger = new_ledger()
+    double = ledger.step(lambda n: 2 * n, name="double")
+    with ledger.run():
+        double(1)
+    with pytest.raises(Misuse, match="is a dynamic run") as refused:
+        ledger.bind("r1").explain()
+    assert refused.value.code == "run_kind"
+    assert "arl runs explain" in refused.value.hint
+
+
 def test_a_step_outside_a_run_is_misuse_and_plain_is_not(new_ledger: New) -> None:
     double = new_ledger().step(lambda n: 2 * n, name="double")
     with pytest.raises(Misuse) as refused:

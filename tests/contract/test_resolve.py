@@ -319,6 +319,16 @@ def test_a_completed_run_stays_as_it_is(context: Context) -> None:
     assert refused.value.code == "run_completed"
 
 
+def test_of_a_resolved_call_of_a_completed_run_it_is_said_that_it_is_resolved(context: Context) -> None:
+    second, call = left_unknown(context)
+    second.die()
+    resolve(context, call, "result", 1)
+    Dynamic(context).end()
+    with pytest.raises(Refused) as refused:
+        resolve(context, call, "result", 2)
+    assert refused.value.code == "already_resolved"
+
+
 def test_a_live_attempt_is_not_disturbed(context: Context) -> None:
     second, call = left_unknown(context)
     size = context.store.reader().head().size

@@ -135,6 +135,16 @@ def test_of_equal_ones_the_oldest() -> None:
     assert paths([call("x", {"a": 1}), call("x", {"b": 1})], call("x", {"a": 2, "b": 2})) == ("arguments.data.a",)
 
 
+def test_a_step_that_declares_something_else_is_told_so_and_not_to_look_at_its_arguments() -> None:
+    error = words(call("a"), call("a", environment={"m": 1}))
+    assert error.message.endswith("has no record of this call: environment.m differs")
+    assert error.hint == (
+        "the step itself declares something else than before; on_change='rerun' runs it as a new call, "
+        "a new run_id begins anew"
+    )
+    assert "run.now" in words(call("a"), call("b", environment={"m": 1})).hint
+
+
 # -- what may be the cause ---------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from agent_run_ledger.cli.parts import Parts
 from agent_run_ledger.cli.record_lines import add_reasons, add_value, record_line, record_parts
 from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
 from agent_run_ledger.cli.words import counted, first_line, iso
-from agent_run_ledger.kernel.scopes import ScopeKind, elements
+from agent_run_ledger.kernel.scopes import WRAPPED, Branch, ScopeKind, elements
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.call_view import CallStanding, CallView, ChildView, Place, placed
 
@@ -83,11 +83,15 @@ def place_words(scope: bytes) -> str:
     except ValueError:
         return "in a place that is not readable"
     words = [
-        f"branch {branch.group} [{branch.number}]" if branch is not None else "a call"
+        _branch_words(branch) if branch is not None else "a call"
         for kind, branch in found
         if kind is not ScopeKind.KEYED
     ]
     return f"in {', '.join(words)}" if words else ""
+
+
+def _branch_words(branch: Branch) -> str:
+    return f"wrap [{branch.number}]" if branch.group == WRAPPED else f"branch {branch.group} [{branch.number}]"
 
 
 def calls_words(view: RunView) -> str:
@@ -138,7 +142,7 @@ def _line(place: Place) -> Text:
     if place.child is not None:
         return child_line(place.child)
     if place.branch is not None:
-        return text(f"branch {place.branch.group} [{place.branch.number}]", "blue")
+        return text(_branch_words(place.branch), "blue")
     return text("within a call that is not known any more", "dim")
 
 
@@ -194,6 +198,5 @@ def _add_findings(branch: Tree, call: CallView, view: RunView, setting: Setting)
         branch.add(text("the run is completed: what it returned rests on that", "dim"))
         return
     branch.add(text("look where it would have left a trace, then say what you found:"))
-    command = resolve_command(setting, view.row.run_id, call.ident, "--not-done --reason ...")
-    branch.add(text(command, "bold"))
-    branch.add(text("or, where it happened, --result JSON or --error TEXT in place of --not-done"))
+    branch.add(text(resolve_command(setting, view.row.run_id, call.ident, "--reason ..."), "bold"))
+    branch.add(text("with --result JSON or --error TEXT where it happened, with --not-done where it did not"))

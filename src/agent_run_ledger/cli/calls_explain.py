@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.store import SqliteStore
 
+_SAID = "said by a person"
 _FATES = {
-    CallFate.RAISES: "gets the recorded error again, since the agent went on from it",
-    CallFate.TRIES: "tries again what failed last (a tool that is not safe: raises its error again)",
-    CallFate.RUNS: "makes again, since nothing says how it ended",
-    CallFate.UNKNOWN: "is told that the outcome is unknown, and does not make it again",
-    CallFate.RUNNING: "waits for what runs now",
+    (CallFate.RAISES, ""): "gets the recorded error again, since the agent went on from it",
+    (CallFate.RAISES, _SAID): "gets the error that a person recorded",
+    (CallFate.TRIES, ""): "tries again what failed last (a tool that is not safe: raises its error again)",
+    (CallFate.RUNS, ""): "makes again, since nothing says how it ended",
+    (CallFate.RUNS, _SAID): "makes again, since a person said that it was not done",
+    (CallFate.UNKNOWN, ""): "is told that the outcome is unknown, and does not make it again",
+    (CallFate.RUNNING, ""): "waits for what runs now",
 }
 _MAX_ERROR = 80
 
@@ -133,14 +136,23 @@ def _fate_lines(told: Sequence[ToldCall], view: RunView, setting: Setting) -> li
     inside = sum(one.fate is CallFate.NOT_ASKED for one in told)
     lines = [f"it restores {counted(len(restored), 'call')}{values}"]
     lines += [f"it does not ask for {counted(inside, 'call')} within them"] if inside else []
-    for fate, words in _FATES.items():
-        chosen = [one for one in told if one.fate is fate]
+    for known, words in _FATES.items():
+        chosen = [one for one in told if (one.fate, _said_by(one)) == known]
         if chosen:
             lines.append(f"it {words} ({len(chosen)}):")
             lines += [f"  {_call_words(one, view, setting)}" for one in chosen[:MAX_LISTED]]
         if len(chosen) > MAX_LISTED:
             lines.append(f"  and {len(chosen) - MAX_LISTED:,} more (all with --json)")
     return lines
+
+
+def _said_by(one: ToldCall) -> str:
+    """Return whether a person's decision makes this the fate of the call, and nothing that came of it before."""
+    if one.fate is CallFate.RAISES:
+        return "" if one.went_on else _SAID
+    resolved = {decision.call for decision in one.call.resolutions}
+    by_person = one.call.current is not None and one.call.current.record_id in resolved
+    return _SAID if one.fate is CallFate.RUNS and by_person and one.call.mark is None else ""
 
 
 def _call_words(one: ToldCall, view: RunView, setting: Setting) -> str:
@@ -151,7 +163,7 @@ def _call_words(one: ToldCall, view: RunView, setting: Setting) -> str:
             return f"{call.name}{place}: it went on from that, so nothing found out later changes it"
         if view.row.state in (RunState.COMPLETED, RunState.CANCELLED) or not call.ident:
             return f"{call.name}{place}"
-        resolve = resolve_command(setting, view.row.run_id, call.ident, "--not-done --reason ...")
-        return f"{call.name}{place}, unless it is resolved before: {resolve}"
+        resolve = resolve_command(setting, view.row.run_id, call.ident, "--reason ...")
+        return f"{call.name}{place}, unless a person says before what became of it: {resolve}"
     error = "" if current is None else first_line(current.error, limit=_MAX_ERROR)
     return f"{call.name}{place}{': ' if error else ''}{error}"

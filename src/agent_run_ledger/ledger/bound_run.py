@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
-from agent_run_ledger.errors import Misuse
+from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.account import Account, account_of_family, account_of_run, parse_by
@@ -19,6 +20,7 @@ from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.execute import Request, aexecute, execute
 from agent_run_ledger.runs.explain import StepExplanation, explain_new, explain_steps
 from agent_run_ledger.runs.inputs import Inputs
+from agent_run_ledger.runs.opened_run import refuse_dynamic
 from agent_run_ledger.runs.operate import decide, no_run
 from agent_run_ledger.runs.resolve import Finding, Outcome, resolve_call
 from agent_run_ledger.runs.resolver import Resolver
@@ -30,7 +32,7 @@ NOTHING: Final = object()
 
 
 class BoundRun:
-    """A handle on one run. It holds nothing open: the attempt lives only inside `execute` and `aexecute`."""
+    """A handle on one run. Nothing is held open: an attempt lives in `execute`, `aexecute` or the `with` of `run`."""
 
     def __init__(
         self,
@@ -99,10 +101,16 @@ class BoundRun:
         return await aexecute(context, request, self._opened.off_loop)
 
     def explain(self, /, **inputs: Any) -> list[StepExplanation]:
-        """Say for each step whether it would be restored or run, and which paths are why. Runs and writes nothing."""
-        resolver = Resolver(self._request(inputs).steps, Inputs(inputs, limit_bytes=self._opened.limit_bytes))
+        """Say for each step whether it would be restored or run, and which paths are why. Runs and writes nothing.
+
+        Of a pipeline's run; Misuse("run_kind") for a dynamic one, whose calls `arl runs explain` tells.
+        """
         context = self._opened.existing()
         row = self._row(context)
+        if context is not None and row is not None:
+            with suppress(Refused):  # of an erased start nobody knows its kind
+                refuse_dynamic(context, row)
+        resolver = Resolver(self._request(inputs).steps, Inputs(inputs, limit_bytes=self._opened.limit_bytes))
         return explain_new(resolver) if context is None or row is None else explain_steps(context.store, row, resolver)
 
     def cancel(self, reason: str, *, actor: str | None = None) -> None:
@@ -130,7 +138,8 @@ class BoundRun:
     ) -> None:
         """Say what became of a call whose outcome is unknown: it returned `result`, raised `error`, or was not done.
 
-        `call`: the record id that the agent was given as "call" and that `arl runs show` shows. A text as `error` is
+        `call`: the record id that the agent was given as "call" and that `arl runs show` shows, or "mark-N" of a call
+        that a dead attempt left in flight. A text as `error` is
         raised as RuntimeError. The numbers say what the call used. Recorded at once, with who found it out and why, and
         nothing runs by it. Exactly one of the three, else Misuse; errors of `runs.resolve.resolve_call`.
         """

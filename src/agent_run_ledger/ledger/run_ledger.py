@@ -215,6 +215,11 @@ class RunLedger:
 
         Without a run_id it is this ledger's run or, within another run, a child that is named by its place there.
         For other settings: `bind(run_id, ...).run(...)`.
+
+        Entering raises RunBusy where another attempt is live, InputsChanged for other inputs than the run was started
+        with, RunQuarantined (BudgetExceeded) or RunCancelled for a run that was stopped, Unstorable for an input
+        without a stored form. Leaving completes the run; an Exception makes it failed, Pending suspended, and what is
+        no Exception records nothing. An error that stopped the run and was swallowed is raised again on leaving.
         """
         handle = self.bind(self.run_id if run_id is None else run_id)
         return Entering(self._opened, handle.settings(run_id), inputs)

@@ -21,7 +21,7 @@ from agent_run_ledger.kernel.record import DYNAMIC_KEY, KEPT_INPUTS, SALT_BYTES,
 from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
 from agent_run_ledger.runs.abandoned import abandoned
-from agent_run_ledger.runs.budgets import BUDGET, doubt_marks, is_for_budget, open_budgets
+from agent_run_ledger.runs.budgets import BUDGET, doubt_marks, is_for_budget, open_budgets, way_on
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.leaf_check import generation_at, record_of_run
 
@@ -180,7 +180,7 @@ def _refuse_stopped(store: Store, row: RunRow) -> None:
     if row.state is RunState.QUARANTINED and is_for_budget(row.reason):
         raise BudgetExceeded(
             f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
-            hint=f"raise the budget in the program, then `{_arl(store, row.run_id, 'release')}`",
+            hint=way_on(row.reason, _arl(store, row.run_id, "release")),
         )
     if row.state is RunState.QUARANTINED:
         raise RunQuarantined(

@@ -58,9 +58,23 @@ class Excess:
         return {BUDGET: {"limit": self.exceeded.limit, "tool": self.tool, "call_of": run_id, **self.exceeded.numbers}}
 
 
+_NO_PRICE: Final = " is unknown"
+_A_MINUTE: Final = " calls within a minute"
+
+
 def is_for_budget(reason: str) -> bool:
     """Return whether a run with this reason was stopped for a budget."""
     return reason.startswith((f"{BUDGET}: ", f"{BUDGET} of "))
+
+
+def way_on(reason: str, release: str) -> str:
+    """Return what to do about a run that was stopped for a budget; `release`: the command that releases it."""
+    how = "raise the budget in the program"
+    if _NO_PRICE in reason:
+        how += ", with allow_unknown_cost=True since a cost is unknown"
+    if _A_MINUTE in reason:
+        how += ", or wait for a minute"
+    return f"{how}, then `{release}`"
 
 
 def ancestors(get_run: Callable[[int], RunRow], row: RunRow) -> tuple[int, ...]:

@@ -44,6 +44,8 @@ class Difference:
         others = "on_change='rerun' runs it as a new call, a new run_id begins anew"
         if self.volatile is not None:
             return others
+        if self.paths and not any(path.startswith(_ARGUMENTS) for path in self.paths):
+            return f"the step itself declares something else than before; {others}"
         return (
             "make the call from what is the same at every start, or from run.now, run.random, run.uuid4 and run.value; "
             f"for equal steps side by side in one scope use run.gather, run.map or key=; {others}"

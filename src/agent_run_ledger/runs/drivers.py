@@ -31,7 +31,10 @@ def drive(
     from agent_run_ledger.runs.async_drivers import AsyncStream, acall
 
     if step.shape is Shape.ASYNC:
-        return acall(session, frame, step, args, kwargs)
+        call = acall(session, frame, step, args, kwargs)
+        # Python's warning names the call where nobody awaits it
+        call.__qualname__ = step.name  # type: ignore[attr-defined]
+        return call
     return AsyncStream(session, session.enter(frame, step, args, kwargs))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -280,7 +280,7 @@ class DynamicSession:
             self._ended.wait_for(lambda: not self._ending)
 
     @contextmanager
-    def _at_its_end(self) -> Iterator[None]:
+    def _at_its_end(self) -> Generator[None]:
         """Keep the run from ending while the end of a call is recorded; Misuse where it has ended."""
         with self._lock:
             if self._closed:
@@ -484,4 +484,8 @@ def _body(step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _over(run_id: str) -> Misuse:
-    return Misuse(f"run {run_id!r} is over: a step was called in it, or ended too late", code="run_over")
+    return Misuse(
+        f"run {run_id!r} is over: a step was called in it, or ended too late",
+        code="run_over",
+        hint="end what was begun in the run, its threads and tasks too, before its `with` block is left",
+    )

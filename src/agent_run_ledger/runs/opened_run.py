@@ -173,7 +173,9 @@ def refuse_dynamic(context: Context, row: RunRow) -> None:
     """Raise Misuse("run_kind") for a dynamic run: `execute` does not go on with one."""
     if start_detail(context.store, row)[0].get(DYNAMIC_KEY) is not None:
         raise Misuse(
-            f"run {row.run_id!r} is a dynamic run", code="run_kind", hint="go on with it in `with ledger.run(...)`"
+            f"run {row.run_id!r} is a dynamic run",
+            code="run_kind",
+            hint="go on with it in `with ledger.run(...)`; `arl runs explain` tells what its calls would be answered",
         )
 
 

@@ -51,7 +51,7 @@ class Recorded:
         Refused("erased") for a call that an erased record may have been of.
         """
         hit = self._by_key.get(identity.key)
-        if hit is None:
+        if hit is None or hit.erased:
             gone = self.erased(identity.scope, identity.name, identity.occurrence)
             if gone is not None:
                 raise erased(self._store, self._store.reader().record(gone.record_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -127,7 +127,11 @@ def find_mark(marks: Iterable[InFlight], row: RunRow, lane: int) -> InFlight:
     """
     mark = next((one for one in marks if one.lane == lane), None)
     if mark is None:
-        raise Refused(f"run {row.run_id!r} has no call in flight in lane {lane}", code="no_call", hint=_HINT)
+        raise Refused(
+            f"run {row.run_id!r} has no call '{MARK}{lane}' in flight: it is resolved already, or on record since",
+            code="no_call",
+            hint=_HINT,
+        )
     if mark.repeatable:
         raise Refused(
             f"step {mark.name!r} of run {row.run_id!r} may run again, so the next attempt makes it anew",
@@ -200,16 +204,15 @@ class _Resolver:
         row = tx.find_run(self._run_id)
         if row is None:
             raise no_run(self._run_id)
+        lane = self._target.lane
+        found = find_unknown(self._context.store, row, self._record_id).record if lane is None else None
         if row.state is RunState.COMPLETED:
             raise Refused(
                 f"run {self._run_id!r} is completed, and what it returned rests on this outcome being unknown",
                 code="run_completed",
                 hint="what it recorded stays; a fork of it can go another way",
             )
-        if self._target.lane is None:
-            unknown = find_unknown(self._context.store, row, self._record_id).record
-        else:
-            unknown = self._leave(tx, row, self._target.lane)
+        unknown = self._leave(tx, row, lane) if lane is not None else cast("Record", found)
         decision_id = self._add(tx, row, self._decision(tx, row, unknown), CallState.UNKNOWN, CallState.RESOLVED)
         outcome_id = None
         if self._packed is not None:
@@ -327,7 +330,11 @@ def check_record_id(call: int | str) -> int:
     """Return the number of a record; Misuse for what cannot be one."""
     text = str(call)
     if isinstance(call, bool) or not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
-        raise Misuse(f"a call is named by the number of its record, not {call!r}", code="bad_call", hint=_HINT)
+        raise Misuse(
+            f"a call is named by the number of its record, or mark-N while it is in flight, not {call!r}",
+            code="bad_call",
+            hint=_HINT,
+        )
     return int(text)
 
 
@@ -338,4 +345,4 @@ def _what(record: Record) -> str:
         RecordKind.RESCUED: "it returned what has no stored form",
         RecordKind.ABANDONED: "it may run again, so the next attempt makes it anew",
     }
-    return words.get(record.kind, f"it is a record {record.kind.name}")
+    return words.get(record.kind, f"it is no call, but a {record.kind.name} record")

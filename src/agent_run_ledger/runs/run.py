@@ -47,8 +47,8 @@ class Run:
         """Make these calls at once, each a scope of its own, and return their results in order.
 
         `calls`: functions without arguments, called in threads; in `async with` also awaitables, and the whole is to
-        be awaited. `limit`: how many at once, the ledger's `max_parallel` by default. All end before the first error
-        is raised.
+        be awaited. `limit`: how many at once, 1 to 1,024, the ledger's `max_parallel` by default. All end before the
+        first error, in their order, is raised. Misuse for a limit or a call that is none of these.
         """
         return self._branch(list(calls), limit)
 
@@ -57,11 +57,14 @@ class Run:
         return self._branch(each(fn, items), limit)
 
     def wrap(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """Return fn for a thread of your own: what it calls there belongs to this run, in a branch numbered now."""
+        """Return fn for a thread of your own: what it calls there belongs to this run, in a branch numbered now.
+
+        So wrap in an order that is the same at every start. What it calls after the run is over is Misuse.
+        """
         return wrapped(self._frame(), fn)
 
     def now(self) -> datetime:
-        """Return the time in UTC."""
+        """Return the time in UTC, aware, to the millisecond."""
         return self._value("run.now", lambda: datetime.fromtimestamp(self._session.context.clock.now_ms() / 1000, UTC))
 
     def random(self) -> float:
@@ -75,7 +78,8 @@ class Run:
     def value(self, name: str, fn: Callable[[], T], /) -> T:
         """Return what fn returns, recorded under this name. For quick things without effects: no start is recorded.
 
-        What fn raises passes through and is not recorded.
+        What fn raises passes through and is not recorded. Unstorable for a value without a stored form; Misuse for a
+        name that is not printable or has more than 190 characters.
         """
         if not isinstance(name, str) or not name.isprintable() or not 1 <= len(name) <= 190:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse("a value needs a printable name of 1 to 190 characters", code="bad_value")

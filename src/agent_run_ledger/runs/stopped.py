@@ -6,7 +6,7 @@ from typing import Final
 
 from agent_run_ledger.errors import BudgetExceeded, LedgerError, RunCancelled, RunQuarantined
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.runs.budgets import is_for_budget
+from agent_run_ledger.runs.budgets import is_for_budget, way_on
 from agent_run_ledger.runs.journal import STOPPED, Above, Written
 
 _KEPT: Final = "the results of bodies that ran are kept as evidence"
@@ -31,9 +31,9 @@ def _said_of(run_id: str, above: Above) -> LedgerError:
 
 def _error(run: str, state: RunState, reason: str) -> LedgerError:
     if is_for_budget(reason):
-        hint = f"raise the budget in the program, then `arl runs release`; {_KEPT}"
+        hint = f"{way_on(reason, 'arl runs release')}; {_KEPT}"
         return BudgetExceeded(f"{run} was stopped by its {reason}", hint=hint)
     words = f"{run} was {state} while it ran ({reason})"
     if state is RunState.CANCELLED:
         return RunCancelled(words, hint="what is recorded stays; use a new run_id, or fork it")
-    return RunQuarantined(words, hint=_KEPT)
+    return RunQuarantined(words, hint=f"`arl runs release` lets it go on; {_KEPT}")
