@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_run_ledger import Refused, RunLedger
+from agent_run_ledger import Pending, Refused, RunLedger
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.testing import check_ledger
@@ -250,6 +250,41 @@ def test_a_child_that_an_error_of_ours_ended_goes_on(world: World) -> None:
 
     assert [world.live(program), world.live(program)] == ["again", "done"]
     assert world.bodies == ["after", "late"]
+
+
+def test_a_suspended_child_of_a_completed_run_is_suspended_for_good(world: World) -> None:
+    seen: list[str] = []
+
+    def program(world: World) -> None:
+        def ask(question: str) -> str:
+            world.bodies.append(question)
+            if world.lives == 1:
+                raise Pending("nobody is there")
+            return "yes"
+
+        try:
+            with world.ledger.run(x=1):
+                world.ledger.step(ask)("may I?")
+        except Pending as error:
+            seen.append(str(error))
+
+    assert [world.live(program) for _ in range(3)] == ["done"] * 3
+    assert world.bodies == ["may I?"]
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("error", [Refused("not now"), KeyboardInterrupt()], ids=["failed", "died"])
+def test_a_child_that_was_left_in_a_completed_run_goes_on_with_nothing_new(world: World, error: BaseException) -> None:
+    def program(world: World) -> None:
+        with contextlib.suppress(Refused, KeyboardInterrupt), world.ledger.run(x=1):
+            if world.lives == 1:
+                raise error
+            world.work("late")
+
+    assert world.live(program) == "done"
+    for _ in range(2):
+        assert world.live(program) == "done"
+    assert world.bodies == []
 
 
 def test_no_run_is_started_within_a_completed_one(world: World) -> None:

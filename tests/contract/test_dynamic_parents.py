@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 
 import pytest
 
-from agent_run_ledger import Refused, RunLedger
+from agent_run_ledger import Pending, Refused, RunBusy, RunLedger, Step
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.testing import check_ledger
+from tests.contract.run_kit import store_of
 
 
 class Boom(Exception):
@@ -87,6 +89,67 @@ def test_the_body_of_a_pipelines_step_is_a_parent_too(ledger: RunLedger, tmp_pat
     ledger.close()
     inner.close()
     check_ledger(tmp_path / "runs.db")
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "async", "pipeline"])
+def test_a_child_that_was_busy_keeps_its_number_for_the_next_try(ledger: RunLedger, kind: str) -> None:
+    bodies: list[int] = []
+    seen: list[str] = []
+
+    @ledger.step
+    def work(n: int) -> int:
+        bodies.append(n)
+        return n
+
+    def children(again: bool) -> None:
+        if again:
+            lock = store_of(ledger).lock_run(seen[0])
+            assert lock is not None
+            with pytest.raises(RunBusy), ledger.run(n=1):
+                pass
+            lock.release()
+        for _ in range(2):
+            with contextlib.suppress(Pending), ledger.run(n=1) as child:
+                seen.append(child.id)
+                work(1)
+                raise Pending("later")
+        raise Boom
+
+    async def achildren(again: bool) -> None:
+        async with ledger.run():
+            if again:
+                lock = store_of(ledger).lock_run(seen[0])
+                assert lock is not None
+                with pytest.raises(RunBusy):
+                    async with ledger.run(n=1):
+                        pass
+                lock.release()
+            for _ in range(2):
+                with contextlib.suppress(Pending):
+                    async with ledger.run(n=1) as child:
+                        seen.append(child.id)
+                        work(1)
+                        raise Pending("later")
+            raise Boom
+
+    def live(again: bool) -> None:
+        if kind == "pipeline":
+            outer.execute()
+        elif kind == "async":
+            asyncio.run(achildren(again))
+        else:
+            with ledger.run():
+                children(again)
+
+    outer = RunLedger(run_id="outer", db_path=store_of(ledger).location)
+    outer.add(Step(lambda: children(bool(seen)), name="outer"))
+    for again in (False, True):
+        with pytest.raises(Boom):
+            live(again)
+    outer.close()
+    assert seen[:2] == seen[2:]
+    assert seen[0] != seen[1]
+    assert bodies == [1, 1]
 
 
 def test_a_run_goes_on_only_within_its_own_parent(ledger: RunLedger) -> None:

@@ -225,6 +225,16 @@ def test_at_most_forty_characters_around_it_are_quoted(around: tuple[str, str]) 
     assert SECRET * 3 not in found.quote
 
 
+@pytest.mark.parametrize(
+    "value", ["Bearer 0a1b2c3d4e5f60718293a4b5c6d7e8f9", "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+              uuid.UUID("0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9")]
+)  # fmt: skip
+def test_of_an_id_that_may_be_a_secret_only_the_beginning_is_quoted(value: object) -> None:
+    found = find_volatile(value, "v", NOW)
+    assert found is not None
+    assert found.quote == "'0a1b2c3d…'"
+
+
 def test_a_quote_can_be_printed() -> None:
     found = find_volatile("\ud800\n2026-11-30", "v", NOW)
     assert found is not None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from contextvars import Token
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from agent_run_ledger.errors import Misuse, RunBusy
+from agent_run_ledger.errors import Misuse, RunBusy, Unavailable, Uncertain
 from agent_run_ledger.kernel.digests import fingerprint
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.runs.budgets import Limits
@@ -19,7 +20,7 @@ from agent_run_ledger.runs.dynamic import DynamicSession
 from agent_run_ledger.runs.execute import BUSY_POLL_S
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.opened_run import DynamicRequest, open_dynamic
-from agent_run_ledger.runs.parents import Parent, child_id, parent_here
+from agent_run_ledger.runs.parents import Child, Parent, child_of, parent_here
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import OnChange
 
@@ -54,20 +55,22 @@ class Entering:
         self._inputs = Inputs(inputs, limit_bytes=opened.limit_bytes)
         self._session: DynamicSession | None = None
         self._parent: Parent | None = None
+        self._child: Child | None = None
         self._token: Token[Caller | None] | None = None
 
     def __enter__(self) -> Run:
         """Open the run, waiting for another attempt as long as was asked for."""
         run_id, parent = self._place()
         deadline = time.monotonic() + self._settings.wait_s
-        while True:
-            try:
-                self._open(run_id, parent)
-                break
-            except RunBusy:
-                if time.monotonic() >= deadline:
-                    raise
-            time.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
+        with self._numbered():
+            while True:
+                try:
+                    self._open(run_id, parent)
+                    break
+                except RunBusy:
+                    if time.monotonic() >= deadline:
+                        raise
+                time.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
         return self._entered(on_loop=False)
 
     def __exit__(
@@ -85,20 +88,21 @@ class Entering:
         import asyncio
 
         run_id, parent = self._place()
-        await self._opened.off_loop(_load)
-        deadline = time.monotonic() + self._settings.wait_s
-        while True:
-            try:
-                await self._opened.off_loop(lambda: self._open(run_id, parent))
-                break
-            except RunBusy:
-                if time.monotonic() >= deadline:
+        with self._numbered():
+            await self._opened.off_loop(_load)
+            deadline = time.monotonic() + self._settings.wait_s
+            while True:
+                try:
+                    await self._opened.off_loop(lambda: self._open(run_id, parent))
+                    break
+                except RunBusy:
+                    if time.monotonic() >= deadline:
+                        raise
+                except asyncio.CancelledError as error:
+                    if self._session is not None:  # it was opened all the same
+                        self._session.close(error)
                     raise
-            except asyncio.CancelledError as error:
-                if self._session is not None:  # it was opened all the same
-                    self._session.close(error)
-                raise
-            await asyncio.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
+                await asyncio.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
         return self._entered(on_loop=True)
 
     async def __aexit__(
@@ -117,7 +121,20 @@ class Entering:
         if run_id is not None or parent is None:
             return run_id or self._settings.default_run_id, parent
         inputs = fingerprint(name="run", version="1", inputs=self._inputs.digests, environment={})
-        return child_id(parent, inputs), parent
+        self._child = child_of(parent, inputs)
+        return self._child.run_id, parent
+
+    @contextmanager
+    def _numbered(self) -> Generator[None]:
+        """Give the number of a child that was not entered back where nothing but time stood against it."""
+        try:
+            yield
+        except BaseException as error:
+            if self._child is not None and (
+                isinstance(error, Unavailable | Uncertain) or not isinstance(error, Exception)
+            ):
+                self._child.give_back()
+            raise
 
     def _open(self, run_id: str, parent: Parent | None) -> None:
         if self._session is not None:

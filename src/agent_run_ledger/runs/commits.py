@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from agent_run_ledger.errors import (
     LedgerError,
@@ -19,17 +19,20 @@ from agent_run_ledger.errors import (
 )
 from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.runs.frames import Frame
-from agent_run_ledger.runs.history import CallKey, History
+from agent_run_ledger.runs.history import History
 from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
+from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.watch import Watch
 
 T = TypeVar("T")
 MAX_LANES = 1 << 16
+FATAL: Final = (Refused, Tampered, Uncertain, NotAdmitted)
+"""Errors of ours after which an attempt may not go on."""
 
 
 class Commits:
     """Guarantees: what nobody will conclude is recorded with the next commit, once; after an error that says that
-    this attempt may not go on, `check` raises it for ever. Thread-safe; `lock` guards the history too.
+    this attempt may not go on, it stays `halted`. Thread-safe; `lock` is not held while the store is read or written.
     """
 
     def __init__(
@@ -43,6 +46,8 @@ class Commits:
         self.last_id = last_id
         self.halted: LedgerError | None = None
         self._forsaken: list[Started] = []
+        self._on_their_way: list[Started] = []  # forsaken, and in a commit that has not ended
+        self._landed = threading.Condition(self.lock)
         self._values: list[Record] = []
         self._in_order = threading.RLock()  # held while values are on their way to disk
         self._free_lanes: list[int] = []
@@ -83,27 +88,44 @@ class Commits:
 
     def settle(self, key: CallKey) -> None:
         """Return when the record that a call with this key was forsaken is committed, if one was."""
-        with self.lock:
+        with self._landed:
+            self._landed.wait_for(lambda: all(started.identity.key != key for started in self._on_their_way))
             waits = any(started.identity.key == key for started in self._forsaken)
+            if self.halted is not None:
+                raise self.halted
         if waits:
             self.commit(Batch())
 
     def _commit(self, batch: Batch) -> Written:
         with self.lock:
             forsaken, self._forsaken = self._forsaken, []
+            self._on_their_way += forsaken
         batch.abandoned = forsaken
         try:
             written = self.journal.commit(batch)
+            self._note(forsaken, written)
         except Unavailable:  # nothing was written; after any other error nobody knows, and the next attempt looks
             with self.lock:
                 self._forsaken = [*forsaken, *self._forsaken]
             raise
-        self._note(forsaken, written)
+        except FATAL as error:  # who waits for what was on its way is to know, before it goes on
+            with self.lock:
+                self.halted = self.halted or error
+            raise
+        finally:
+            if forsaken:
+                self._arrived(forsaken)
         if self._watch is not None:
             self._watch.landed(written.state, batch.concluded, written.record_ids)
         for item in batch.concluded:
             self.free_lane(item.started.lane)
         return written
+
+    def _arrived(self, forsaken: Sequence[Started]) -> None:
+        with self._landed:
+            gone = {id(one) for one in forsaken}
+            self._on_their_way = [one for one in self._on_their_way if id(one) not in gone]
+            self._landed.notify_all()
 
     def forsake(self, started: Started) -> None:
         """Note a call that nobody will conclude. Writes nothing: it may be told while memory is cleaned up."""
@@ -129,7 +151,7 @@ class Commits:
         """Return what `act` returns; errors of ours after which this attempt may not go on halt it."""
         try:
             return act()
-        except (Refused, Tampered, Uncertain, NotAdmitted) as error:
+        except FATAL as error:
             self.halt(error, frame)
             raise
 
@@ -146,8 +168,9 @@ class Commits:
     def _note(self, forsaken: Sequence[Started], written: Written) -> None:
         with self.lock:
             self.last_id = max(self.last_id, written.last_id)
+            self._free_lanes += [started.lane for started in forsaken]
+        with self._history.lock:
             for started, record_id in zip(forsaken, written.left_ids, strict=True):
-                self._free_lanes.append(started.lane)
                 self._history.note_abandoned(
                     started.identity.key, record_id, unknown=not started.repeatable, after=started.after
                 )

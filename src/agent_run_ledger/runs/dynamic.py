@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from agent_run_ledger import codecs
@@ -33,8 +34,9 @@ from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.divergence import difference_from, diverged_call
 from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.frames import Frame
-from agent_run_ledger.runs.history import CallKey, Fate, Found, History, key_of
+from agent_run_ledger.runs.history import Fate, Found, History, key_of
 from agent_run_ledger.runs.journal import Batch, Concluded, Journal, Written
+from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.leaf_check import check_against_leaf
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.opened_run import OpenedRun
@@ -95,7 +97,7 @@ class DynamicSession:
 
     def went_on_from(self, scope: bytes, run_uid: bytes, end_record_id: int) -> bool:
         """Return whether this run went on after a child that was started in this scope had failed."""
-        with self._lock:
+        with self._history.lock:
             return self.over or self._history.handled((scope, "", run_uid, 0), end_record_id)
 
     def note_child_end(self, last_id: int) -> None:
@@ -216,7 +218,8 @@ class DynamicSession:
         before = self._made.get(identity.key)
         if before is not None:
             return cast(T, codecs.unpack(before.encoding, before.payload))
-        found = self._commits.guarded(lambda: self._find(identity, b"", repeatable=True, shared=False), frame)
+        find = partial(self._find, identity, b"", repeatable=True, shared=False, later=in_background)
+        found = self._commits.guarded(find, frame)
         if found.key is not None:
             return cast(T, self._load(found.key))
         if self._journal is None:
@@ -235,7 +238,7 @@ class DynamicSession:
         if identity.scope:
             self._made[identity.key] = packed  # a body that is tried again asks again
         if in_background:
-            self._post(self.write_values)
+            self._post(self._check_and_write)
             return cast(T, packed.decoded)
         try:
             self.write_values()
@@ -248,6 +251,10 @@ class DynamicSession:
     def write_values(self) -> None:
         """Return when every value that was handed out is committed."""
         self._commits.guarded(self._commits.write_values, self.root)
+
+    def _check_and_write(self) -> None:
+        self._commits.guarded(self._history.recorded.check_the_others, self.root)
+        self.write_values()
 
     # -- the run ends -----------------------------------------------------------------------------------------
 
@@ -302,7 +309,7 @@ class DynamicSession:
                 if call.marked and call.started is not None:
                     call.marked = False
                     self._commits.forsake(call.started)
-            left_over = self._history.recorded.left_over(ROOT)
+        left_over = self._history.recorded.left_over(ROOT)
         if failure is None and left_over:
             log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
         batch = Batch(end_state=RunState.COMPLETED)
@@ -345,11 +352,16 @@ class DynamicSession:
         self._start(call, 1)
         return None
 
-    def _find(self, identity: CallIdentity, code: bytes, *, repeatable: bool, shared: bool) -> Found:
-        with self._lock:
-            return self._history.find(
+    def _find(
+        self, identity: CallIdentity, code: bytes, *, repeatable: bool, shared: bool, later: bool = False
+    ) -> Found:
+        with self._history.lock:
+            found = self._history.find(
                 identity, code=code, repeatable=repeatable, shared=shared, complete=self._journal is None
             )
+        if found.fate not in (Fate.RESTORE, Fate.UNKNOWN) and not later:
+            self._history.recorded.check_the_others()
+        return found
 
     def _load(self, key: RecordKey) -> Any:
         value = self.opened.load(key.record_id)
@@ -362,7 +374,7 @@ class DynamicSession:
     def _because(self, call: OpenCall) -> list[str]:
         """Return why a call is not on record although one of its step is; Diverged where that is not to be."""
         identity = call.identity
-        with self._lock:
+        with self._history.lock:
             if self._history.was_begun(identity.key):
                 return []
             unused = self._history.recorded.unconsumed(identity.scope, identity.name)
@@ -456,7 +468,7 @@ class DynamicSession:
 
     def _note(self, call: OpenCall, item: Concluded, written: Written) -> None:
         identity, after, record_id = call.identity, item.started.after, written.record_ids[0]
-        with self._lock:
+        with self._history.lock:
             if item.record.kind is not RecordKind.RESULT:
                 self._history.note_error(identity.key, record_id, item.record.kind, after)
                 return

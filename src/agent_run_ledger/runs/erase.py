@@ -300,6 +300,7 @@ def _chosen_steps(store: Store, row: RunRow, selection: Selection) -> tuple[str,
     reader = store.reader()
     known |= {name for _, name in reader.record_names(row.row_id, kinds=ERASABLE) if name}
     known |= set(reader.erased_names(row.row_id))
+    known |= {mark.name for mark in reader.in_flight(row.row_id)}
     unknown = [name for name in named if name not in known]
     if unknown:
         hint = f"it has: {', '.join(sorted(known))}" if known else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,15 +12,14 @@ from typing import Any, cast
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Pending, Unavailable, Unstorable
 from agent_run_ledger.kernel.record import Record, RecordKind
-from agent_run_ledger.kernel.scopes import ELEMENT_BYTES, ScopeKind, enclosing_call
+from agent_run_ledger.kernel.scopes import enclosing_call
 from agent_run_ledger.ports import RecordKey, RunRow, Store, StoredRecord
 from agent_run_ledger.runs.abandoned import CALLED, RESOLVE, after_of, detail_of, is_unknown
 from agent_run_ledger.runs.calls import CallIdentity
+from agent_run_ledger.runs.later import CallKey, Later
 from agent_run_ledger.runs.leaf_check import check_against_leaf, erased
 from agent_run_ledger.runs.prefix import Prefix
 from agent_run_ledger.runs.recorded import Recorded
-
-CallKey = tuple[bytes, str, bytes, int]
 
 
 class Fate(Enum):
@@ -66,12 +66,14 @@ class History:
     Guarantees: a call with a result on record is restored from it, at most once per attempt where it has no key of
     its own; a call that may not run again and has an unknown outcome does not run until a person has said that it did
     not happen. An error, or an unknown outcome, that the agent has gone on from is given again, whatever was found
-    out since: no record moves. Not thread-safe: the session asks under its lock.
+    out since: no record moves. Not thread-safe: who asks or
+    notes holds `lock`, and asks for no other one meanwhile: records may be read under it.
     """
 
     def __init__(
         self, store: Store, row: RunRow | None, keys: Sequence[RecordKey], prefix: Prefix | None = None
     ) -> None:
+        self.lock = threading.Lock()
         self._store = store
         self._prefix = prefix
         self._row = row
@@ -82,7 +84,7 @@ class History:
         self._begun: set[CallKey] = set()
         self._taken: dict[CallKey, int] = {}
         self._gone: dict[tuple[bytes, str, int], StoredRecord] = {}
-        self._later: dict[bytes, dict[CallKey, int]] | None = None
+        self._later: Later | None = None
         self._live: dict[bytes, dict[CallKey, RecordKey]] = {}
         if row is not None:
             self._read(row)
@@ -91,7 +93,8 @@ class History:
         """Return what to do with a call.
 
         `repeatable`: whether it may run twice. `shared`: whether calls with this key are one call. `complete`: the
-        run is completed, so that an error is given again in any case.
+        run is completed, so that an error is given again in any case. Before a body runs, `recorded.check_the_others`
+        is to be called.
         """
         key = identity.key
         unknown = self._unknown.get(key)
@@ -140,14 +143,9 @@ class History:
         `before`: only calls begun before this record count.
         """
         if self._later is None:
-            self._later = {}
+            self._later = Later()
             self._read_later()
-        scope = key[0]
-        for other, after in self._later.get(enclosing_call(scope), {}).items():
-            in_time = record_id <= after and (before is None or after < before)
-            if in_time and other != key and not _are_siblings(scope, other[0]):
-                return True
-        return False
+        return self._later.than(key, record_id, before=before)
 
     def note_result(self, key: RecordKey, after: int) -> None:
         """Note a result of this attempt, where a later call of it can ask for it: in the body of a call, or by key."""
@@ -183,7 +181,7 @@ class History:
         referenced = map(reader.record, () if self._prefix is None else sorted(self._prefix.others))
         for stored in chain(referenced, reader.records(row.row_id, kinds=kinds)):
             record = stored.record
-            if stored.erased:
+            if stored.erased or (record.kind is RecordKind.ABANDONED and not record.fingerprint):  # or its mark was
                 self._gone[record.scope, record.name, record.occurrence] = stored
                 continue
             if record.kind is RecordKind.DECISION:
@@ -239,8 +237,7 @@ class History:
 
     def _note_later(self, key: CallKey, record_id: int, after: int) -> None:
         if self._later is not None and after:
-            later = self._later.setdefault(enclosing_call(key[0]), {})
-            later[key] = min(after, later.get(key, after))  # a call that runs again comes where it came first
+            self._later.note(key, after)
 
     # -- judging ----------------------------------------------------------------------------------------------
 
@@ -251,7 +248,7 @@ class History:
             return live
         if shared and key in self._keyed:
             return self._keyed[key]
-        hit = self.recorded.take(identity, code)
+        hit = self.recorded.look_up(identity, code)
         if hit is not None and key[0]:
             self._live.setdefault(enclosing_call(key[0]), {})[key] = hit  # a body that is tried again asks again
         if hit is not None and shared:
@@ -286,13 +283,3 @@ def key_of(record: Record, record_id: int) -> RecordKey:
         code=record.code,
         value_sha256=record.value_sha256,
     )
-
-
-def _are_siblings(one: bytes, other: bytes) -> bool:
-    """Return whether two scopes of one body part ways in branches of one group: neither comes after the other."""
-    at = 0
-    while at < min(len(one), len(other)) and one[at : at + ELEMENT_BYTES] == other[at : at + ELEMENT_BYTES]:
-        at += ELEMENT_BYTES
-    here, there = one[at : at + ELEMENT_BYTES], other[at : at + ELEMENT_BYTES]
-    both = bool(here) and bool(there) and here[0] == there[0] == ScopeKind.BRANCH
-    return both and here[:6] == there[:6]

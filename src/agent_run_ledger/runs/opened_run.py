@@ -134,7 +134,8 @@ def _failed_for_good(context: Context, row: RunRow | None, request: DynamicReque
     """Return a child that failed and that the run around it went on from: it fails the same way again.
 
     Trying it again could give the program another past than the one that its later calls are on record for. What an
-    error of ours ended is gone on with. Refused("run_completed") for a new run where nothing new may run.
+    error of ours ended is gone on with. Within a run where nothing new may run, no child goes on, however it ended:
+    what is on its record is given again, and Refused("run_completed") for a new one.
     """
     around = None if request.parent is None else request.parent.session
     if around is None or request.parent is None:
@@ -147,11 +148,12 @@ def _failed_for_good(context: Context, row: RunRow | None, request: DynamicReque
                 hint="nothing new runs in a completed run; use a new run_id",
             )
         return None
-    ours = isinstance(getattr(errors, row.reason, None), type)
-    if row.state is not RunState.FAILED or row.end_record_id is None or ours:
-        return None
-    if not around.went_on_from(request.parent.scope, row.run_uid, row.end_record_id):
-        return None
+    if not around.over:
+        ours = isinstance(getattr(errors, row.reason, None), type)
+        if row.state is not RunState.FAILED or row.end_record_id is None or ours:
+            return None
+        if not around.went_on_from(request.parent.scope, row.run_uid, row.end_record_id):
+            return None
     refuse_changed(context, row, request.inputs)
     return Finished(row=row)
 

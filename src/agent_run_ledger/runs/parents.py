@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.runs.current import CURRENT
@@ -49,21 +51,35 @@ def parent_here() -> Parent | None:
     return None if meter is None else meter.within
 
 
-def child_id(parent: Parent, inputs: bytes) -> str:
-    """Return the id of a child that has none of its own: by its place, its inputs' digest and its number among equals.
+@dataclass(frozen=True, slots=True)
+class Child:
+    """The id of a run that has none of its own. `give_back` frees its number: it was not entered, and left nothing."""
+
+    run_id: str
+    give_back: Callable[[], None]
+
+
+def child_of(parent: Parent, inputs: bytes) -> Child:
+    """Return the child that is started here: named by its place, its inputs' digest and its number among equals.
 
     So a restart finds the same child, whatever else was started before it.
     """
     place, meter = CURRENT.get(), METER.get()
-    where = parent.scope
+    where, number = parent.scope, 0
+    give_back: Callable[[], None] = _nothing
     if isinstance(place, Frame):
-        number = place.begin(("run", inputs), interchangeable=True)
+        equal = ("run", inputs)
+        number = place.begin(equal, interchangeable=True)
+        give_back = partial(place.give_back, equal, number)
     elif meter is not None:
         number, where = meter.count_child(inputs), meter.step.encode("utf-8")
-    else:
-        number = 0
+        give_back = partial(meter.uncount_child, inputs, number)
     digest = hashlib.sha256(b"%b\0%b\0%d" % (where, inputs, number)).hexdigest()
     outer_id = parent.run_id
     if len(outer_id) + 1 + CHILD_ID_HEX > MAX_RUN_ID:
         outer_id = hashlib.sha256(outer_id.encode("utf-8")).hexdigest()
-    return f"{outer_id}/{digest[:CHILD_ID_HEX]}"
+    return Child(f"{outer_id}/{digest[:CHILD_ID_HEX]}", give_back)
+
+
+def _nothing() -> None:
+    """No number was taken."""

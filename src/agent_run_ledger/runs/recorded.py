@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ class Recorded:
             self._by_name.setdefault(key.name, []).append(key)
             self._unconsumed.setdefault((key.scope, key.name), {})[key.record_id] = None
         self._unchecked = {key.record_id: None for key in keys if not key.erased}
+        self._checking = threading.Lock()
         self.code_changed: list[str] = []
 
     def take(self, identity: CallIdentity, code: bytes) -> RecordKey | None:
@@ -50,12 +52,18 @@ class Recorded:
         None only when no record was made unfindable: then Tampered, for a body would run again that was recorded.
         Refused("erased") for a call that an erased record may have been of.
         """
+        hit = self.look_up(identity, code)
+        if hit is None:
+            self.check_the_others()
+        return hit
+
+    def look_up(self, identity: CallIdentity, code: bytes) -> RecordKey | None:
+        """Do as `take` without its look at the others: `check_the_others` is to be called before a body runs."""
         hit = self._by_key.get(identity.key)
         if hit is None or hit.erased:
             gone = self.erased(identity.scope, identity.name, identity.occurrence)
             if gone is not None:
                 raise erased(self._store, self._store.reader().record(gone.record_id))
-            self._check_the_others()
             return None
         self._unconsumed[hit.scope, hit.name].pop(hit.record_id, None)
         self._unchecked.pop(hit.record_id, None)
@@ -90,14 +98,16 @@ class Recorded:
         paths = identity.differences(record.inputs, record.salt)
         return [self._deepened(path, record, sources) for path in paths]
 
-    def _check_the_others(self) -> None:
-        while self._unchecked:
-            check_against_leaf(self._store, self._store.reader().record(self._unchecked.popitem()[0]))
-        if self._erased and not self._erasures_are_checked:
-            reader = self._store.reader()
-            for run_row_id in {reader.record(key.record_id).run_row_id for key in self._erased.values()}:
-                check_erasures(self._store, run_row_id)
-            self._erasures_are_checked = True
+    def check_the_others(self) -> None:
+        """Raise Tampered where a record that no call has asked for is not what was recorded. Each is read once."""
+        with self._checking:
+            while self._unchecked:
+                check_against_leaf(self._store, self._store.reader().record(self._unchecked.popitem()[0]))
+            if self._erased and not self._erasures_are_checked:
+                reader = self._store.reader()
+                for run_row_id in {reader.record(key.record_id).run_row_id for key in self._erased.values()}:
+                    check_erasures(self._store, run_row_id)
+                self._erasures_are_checked = True
 
     def _deepened(self, path: str, record: Record, sources: Sources) -> str:
         parameter = path.removeprefix("arguments.")

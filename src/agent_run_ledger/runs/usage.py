@@ -60,6 +60,12 @@ class Meter:
             self._children[inputs] = self._children.get(inputs, -1) + 1
             return self._children[inputs]
 
+    def uncount_child(self, inputs: bytes, number: int) -> None:
+        """Take back the number of a run that was not entered, unless there is a later one."""
+        with self._lock:
+            if self._children.get(inputs) == number:
+                self._children[inputs] = number - 1
+
     def take(self) -> tuple[list[Usage], bool]:
         """Return what was reported, and whether the body returned a value that nobody else accounts for."""
         with self._lock:

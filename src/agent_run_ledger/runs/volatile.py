@@ -15,6 +15,9 @@ from uuid import UUID
 from agent_run_ledger.runs.differences import entry_path
 
 QUOTED_CHARACTERS: Final = 40
+QUOTED_OF_AN_ID: Final = 8
+"""So many of an id: it may be a secret, such as a key or a token of a session."""
+
 MAX_PARTS: Final = 10_000
 MAX_CHARACTERS: Final = 1_000_000
 
@@ -52,7 +55,8 @@ Span: TypeAlias = tuple[int, int]
 class Volatile:
     """Something that looks volatile. `looks_like` and `advice` are words for a message.
 
-    `path`: the deepest part that holds it. `quote`: at most 40 characters of that part, as Python writes a string.
+    `path`: the deepest part that holds it. `quote`: at most 40 characters of that part, as Python writes a string; of
+    an id the first 8.
     """
 
     path: str
@@ -77,6 +81,7 @@ _FILE: Final = _Kind("the name of a temporary file", "pass its content, or make 
 _PROCESS: Final = _Kind("a process id", "leave it out, or read it in run.value(name, fn), which is recorded")
 _NUMBER: Final = _Kind("a random number", "use run.random(), or make it in run.value(name, fn), which is recorded")
 _COUNT: Final = _Kind("a counter", "count within the run, or read it in run.value(name, fn), which is recorded")
+_IDS: Final = (_ID, _RANDOM_ID)
 _ORDER: Final = (_TIME, _OBJECT, _ID, _FILE, _RANDOM_ID, _PROCESS, _NUMBER, _COUNT)
 """Where a value holds several, the one that says most comes first."""
 
@@ -125,12 +130,12 @@ class _Look:
             for kind, search in self._texts:
                 span = search(text)
                 if span is not None:
-                    yield kind, _quote(text, *span)
+                    yield kind, _quote_id(text[slice(*span)]) if kind in _IDS else _quote(text, *span)
                     return
             return
         seen = self._of_value(part, place)
         if seen is not None:
-            yield seen, repr(str(part)[:QUOTED_CHARACTERS])
+            yield seen, _quote_id(str(part)) if seen in _IDS else repr(str(part)[:QUOTED_CHARACTERS])
 
     def _of_value(self, part: object, place: str) -> _Kind | None:
         if isinstance(part, datetime):
@@ -198,6 +203,10 @@ def _quote(text: str, start: int, end: int) -> str:
     spare = max(0, QUOTED_CHARACTERS - (end - start))
     first = max(0, min(start - spare // 2, len(text) - QUOTED_CHARACTERS))
     return repr(text[min(first, start) :][:QUOTED_CHARACTERS])
+
+
+def _quote_id(text: str) -> str:
+    return repr(text if len(text) <= QUOTED_OF_AN_ID else f"{text[:QUOTED_OF_AN_ID]}…")
 
 
 def _parts(value: object, path: str) -> Iterator[tuple[str, object]]:
