@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -169,7 +169,7 @@ class DynamicSession:
         with self._at_its_end():
             return self._commits.guarded(lambda: self._conclude(call, outcome), call.frame)
 
-    def leave(self, call: OpenCall, taken: Sequence[object] = ()) -> None:
+    def leave(self, call: OpenCall, taken: codecs.Packed | None = None) -> None:
         """Note that nobody will conclude this call: the next commit of the run records that. Writes nothing.
 
         `taken`: the chunks of a stream that were taken before.
@@ -178,7 +178,7 @@ class DynamicSession:
             left_behind = call.marked and not self._closed
             call.marked = False
             if left_behind and call.started is not None:
-                call.started.taken = self._packed_chunks(taken)
+                call.started.taken = taken
                 self._commits.forsake(call.started)
         if not call.shared and ((left_behind and call.step.repeatable) or call.started is None):
             call.frame.give_back(call.equal, call.identity.occurrence)
@@ -188,12 +188,6 @@ class DynamicSession:
         error = self._completed(call.step.name, [])
         self._commits.halt(error, call.frame)
         return error
-
-    def _packed_chunks(self, taken: Sequence[object]) -> codecs.Packed | None:
-        try:
-            return codecs.pack(list(taken), limit_bytes=self.context.limit_bytes) if taken else None
-        except LedgerError:  # together they are too large: then they are not kept
-            return None
 
     def exit(self, call: OpenCall) -> None:
         """Note that a call was answered, or never will be: nothing more is called in its body."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import StepTimeout
+from agent_run_ledger.errors import LedgerError, StepTimeout
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.bodies import Outcome, timed_out
 from agent_run_ledger.runs.current import CURRENT
@@ -79,11 +79,17 @@ class Chunks:
         """Nobody will take the rest. Only noted: this may be called while memory is cleaned up."""
         if not self.over:
             self.over = True
-            self.session.leave(self.call, self._kept)
+            self.session.leave(self.call, self._taken())
             self.session.exit(self.call)
         elif self._restored is not None:  # its number is free for the next one, as when nothing was on record
             self._restored = None
             self.session.leave(self.call)
+
+    def _taken(self) -> codecs.Packed | None:
+        try:
+            return codecs.pack(self._kept, limit_bytes=self.session.context.limit_bytes) if self._kept else None
+        except LedgerError:  # together they are too large: then they are not kept
+            return None
 
     def check_time(self) -> None:
         """Raise StepTimeout when the step's time is over."""
