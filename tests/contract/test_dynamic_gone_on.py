@@ -328,3 +328,20 @@ def test_a_value_on_a_loop_is_on_disk_before_anything_that_came_after_it(tmp_pat
     if child:
         assert names.index("RESULT run.random") < len(names) - 1 - names[::-1].index("START ")
     check_ledger(tmp_path / "runs.db")
+
+
+def test_who_swallows_the_refusal_of_a_new_child_in_a_completed_run_gets_no_further(tmp_path: Path) -> None:
+    ledger = RunLedger(run_id="r", db_path=tmp_path / "over.db")
+
+    def agent(*, child: bool) -> float:
+        with ledger.run() as run:
+            if child:
+                with contextlib.suppress(Refused), ledger.run(new=1):
+                    pass
+            return run.random()
+
+    agent(child=False)
+    with pytest.raises(Refused) as caught:
+        agent(child=True)
+    assert caught.value.code == "run_completed"
+    ledger.close()

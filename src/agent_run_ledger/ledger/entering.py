@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from agent_run_ledger.errors import Misuse, RunBusy, Unavailable, Uncertain
+from agent_run_ledger.errors import Misuse, Refused, RunBusy, Unavailable, Uncertain
 from agent_run_ledger.kernel.digests import fingerprint
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.dynamic import DynamicSession
 from agent_run_ledger.runs.execute import BUSY_POLL_S
+from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.opened_run import DynamicRequest, open_dynamic
 from agent_run_ledger.runs.parents import Child, Parent, child_of, parent_here
@@ -134,6 +135,9 @@ class Entering:
                 isinstance(error, Unavailable | Uncertain) or not isinstance(error, Exception)
             ):
                 self._child.give_back()
+            place = CURRENT.get()
+            if isinstance(error, Refused) and error.code == "run_completed" and isinstance(place, Frame):
+                place.session.halt(error, place)  # a run that is over has no such child: as with any call of it
             raise
 
     def _open(self, run_id: str, parent: Parent | None) -> None:

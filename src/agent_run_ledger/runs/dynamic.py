@@ -185,8 +185,11 @@ class DynamicSession:
 
     def refused(self, call: OpenCall) -> Refused:
         """Return what a call gets of which a run that is over has no more on record; the session is halted by it."""
-        error = self._completed(call.step.name, [])
-        self._commits.halt(error, call.frame)
+        return self.halt(self._completed(call.step.name, []), call.frame)
+
+    def halt(self, error: Refused, frame: Frame) -> Refused:
+        """Let nothing go on in this session, and return the error that says why; `frame`: who gets it."""
+        self._commits.halt(error, frame)
         return error
 
     def exit(self, call: OpenCall) -> None:
@@ -217,9 +220,7 @@ class DynamicSession:
         if found.key is not None:
             return cast(T, self._load(found.key))
         if self._journal is None:
-            error = self._completed(name, [])
-            self._commits.halt(error, frame)
-            raise error
+            raise self.halt(self._completed(name, []), frame)
         place = CURRENT.set(None)  # a step called in there would be asked for in no restart
         try:
             packed = codecs.pack(make(), limit_bytes=self.context.limit_bytes)
