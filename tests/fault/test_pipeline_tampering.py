@@ -114,7 +114,7 @@ EDITS_FOR_THE_AUDITOR = {
     "an attempt": "UPDATE runs SET attempt = 9",
     "a deleted result": "DELETE FROM records WHERE name = 'second'",
     "a deleted run": "DELETE FROM runs",
-    "a mark": "INSERT INTO in_flight VALUES (65536, 'first', x'', x'00', 0, 1, 1, 1, 1)",
+    "a mark": "INSERT INTO in_flight VALUES (65536, 'first', x'', x'00', 0, 1, 1, 1, 1, 1, 0, x'')",
     "the head": "UPDATE head SET size = size - 1",
     "the frontier": "UPDATE head SET frontier = randomblob(length(frontier))",
     "a leaf beyond": "INSERT INTO events VALUES (900, randomblob(16), x'7b7d')",

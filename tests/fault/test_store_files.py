@@ -20,6 +20,7 @@ from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unav
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.store import SqliteStore, open_sqlite
 from agent_run_ledger.store.sqlite import remove_if_unfilled
+from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION
 from tests.contract.store_kit import begin, check_log, do_step, op, start_step
 
 pytestmark = pytest.mark.fault
@@ -102,8 +103,8 @@ def test_another_application_id_is_foreign(copy: Path) -> None:
 
 @pytest.mark.parametrize("readonly", [False, True])
 def test_a_newer_schema_is_refused(copy: Path, readonly: bool) -> None:
-    _edit(copy, "PRAGMA user_version = 3")
-    assert "version 3" in str(_refused(copy, Refused, "schema_newer", readonly=readonly))
+    _edit(copy, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    assert f"version {SCHEMA_VERSION + 1}" in str(_refused(copy, Refused, "schema_newer", readonly=readonly))
 
 
 def test_a_schema_version_that_never_was_is_tampering(copy: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -146,6 +147,16 @@ def enclosing(scope: Scope) -> Scope:
     while scope and scope[-1][0] != "call":
         scope = scope[:-1]
     return scope
+
+
+def begins(whole: str, part: str, take: int | None) -> bool:
+    """Whether these items are the first `take` of all."""
+    return bool(ast.literal_eval(whole)[:take] == ast.literal_eval(part))
+
+
+def is_within(part: str, take: int | None) -> bool:
+    """Whether what was taken of a stream is as much as is taken now."""
+    return take is not None and take <= len(ast.literal_eval(part))
 
 
 def siblings(one: Scope, other: Scope) -> bool:

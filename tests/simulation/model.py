@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.looking import REFUSED
-from tests.simulation.memory import BEGUN, NEVER, NONE, Key, Memory, RunMemory, Scope, Status
+from tests.simulation.memory import BEGUN, NEVER, NONE, Key, Memory, RunMemory, Scope, Status, begins, is_within
 from tests.simulation.syntax import Child, Parallel, Program, StepSpec
 from tests.simulation.trace import Event
 from tests.simulation.walking import Arguments, Broken, Env, Place, Walker, body_name, drive
@@ -262,7 +262,7 @@ class Reference:
                     again = {True} if over or step.tool == "unsafe" else run.handled(key, status)
                     for handled in again:
                         allow("raise" if handled else "body", status.text)
-                elif over and status.text is not None and _is_within(status.text, take):
+                elif over and status.text is not None and is_within(status.text, take):
                     allow("part", status.text)
                 elif over:
                     allow("run_completed")
@@ -310,7 +310,7 @@ class Reference:
         fits = answer.text in texts or (kind == "unknown" and None in texts)
         if closed is not None:
             texts = texts | allowed.get("part", set())
-            fits = any(text is not None and _begins(text, closed.text, take) for text in texts)
+            fits = any(text is not None and begins(text, closed.text, take) for text in texts)
         if not fits:
             raise Complaint(f"{at.path}: {key.name} gave {answer.text} without a body; allowed: {_said(allowed)}")
         self.restored += kind == "result"
@@ -488,14 +488,6 @@ def _is_unknown(text: str, tool: str) -> bool:
         return False
     said = ast.literal_eval(text)
     return said["outcome"] == "unknown" and said["tool"] == tool
-
-
-def _begins(whole: str, part: str, take: int | None) -> bool:
-    return ast.literal_eval(whole)[:take] == ast.literal_eval(part)
-
-
-def _is_within(part: str, take: int | None) -> bool:
-    return take is not None and take <= len(ast.literal_eval(part))
 
 
 def _said(allowed: dict[str, set[str | None]]) -> str:

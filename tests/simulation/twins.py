@@ -129,7 +129,7 @@ TWINS: dict[str, Twin] = {
         noticed="the body of u(1) ran",
     ),
     "nothing is restored": Twin(
-        breaks=_set(Recorded, "take", lambda *_, **__: None),
+        breaks=_set(Recorded, "look_up", lambda *_, **__: None),
         story=_story((_a(0), _a(1)), Life(line=7)),
         noticed="nothing called for it",
     ),
