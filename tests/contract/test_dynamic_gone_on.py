@@ -345,3 +345,40 @@ def test_who_swallows_the_refusal_of_a_new_child_in_a_completed_run_gets_no_furt
         agent(child=True)
     assert caught.value.code == "run_completed"
     ledger.close()
+
+
+@pytest.mark.parametrize("how", ["value", "child"])
+def test_a_value_and_a_child_count_as_going_on_within_the_same_attempt(tmp_path: Path, how: str) -> None:
+    """The error of a keyed call is given again when its key is asked for once more, however the agent went on."""
+    ledger = RunLedger(run_id="r", db_path=tmp_path / "on.db")
+    bodies: list[str] = []
+
+    @ledger.step
+    def first() -> None:
+        bodies.append("first")
+        if bodies.count("first") == 1:
+            raise Boom
+
+    @ledger.step(key="{x}")
+    def keyed(x: int) -> None:
+        bodies.append("keyed")
+        raise Boom
+
+    def agent() -> None:
+        with ledger.run() as run:
+            first()
+            with contextlib.suppress(Boom):
+                keyed(1)
+            if how == "value":
+                run.uuid4()
+            else:
+                with ledger.run(child=1):
+                    pass
+            keyed(1)
+
+    for _ in range(2):
+        with pytest.raises(Boom):
+            agent()
+    assert bodies == ["first", "first", "keyed"]
+    ledger.close()
+    check_ledger(tmp_path / "on.db")

@@ -185,9 +185,10 @@ class Entering:
         return self._live()
 
     def _note_end(self, session: DynamicSession) -> None:
-        around = None if self._parent is None else self._parent.session
-        if around is not None:
-            around.note_child_end(session.last_id)
+        parent = self._parent
+        if parent is not None and parent.session is not None:
+            child = (parent.scope, "", session.opened.row.run_uid, 0)
+            parent.session.note_child_end(child, parent.after, session.last_id)
 
     def _live(self) -> DynamicSession:
         if self._session is None:

@@ -75,8 +75,9 @@ class Commits:
                     raise
         return self._commit(batch)
 
-    def add_value(self, value: Record) -> None:
-        """Let a value be written before anything that is committed from now on."""
+    def add_value(self, value: Record, after: int) -> None:
+        """Let a value be written before anything that is committed from now on; it came after that record."""
+        self._history.note_begun((value.scope, value.name, value.fingerprint, value.occurrence), after)
         with self.lock:
             self._values.append(value)
 

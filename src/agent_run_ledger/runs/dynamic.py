@@ -100,8 +100,9 @@ class DynamicSession:
         with self._history.lock:
             return self.over or self._history.handled((scope, "", run_uid, 0), end_record_id)
 
-    def note_child_end(self, last_id: int) -> None:
-        """Note the last record of a child that was left: what is begun from now on comes after it."""
+    def note_child_end(self, key: CallKey, after: int, last_id: int) -> None:
+        """Note a child that was left: it was begun after one record, and what is begun from now on after its last."""
+        self._history.note_begun(key, after)
         with self._lock:
             self._commits.last_id = max(self._commits.last_id, last_id)
 
@@ -229,7 +230,8 @@ class DynamicSession:
             raise
         finally:
             CURRENT.reset(place)
-        self._commits.add_value(self._journal.value(identity, packed, after=self.last_id))
+        after = self.last_id
+        self._commits.add_value(self._journal.value(identity, packed, after=after), after)
         if identity.scope:
             self._made[identity.key] = packed  # a body that is tried again asks again
         if in_background:

@@ -154,6 +154,11 @@ class History:
             self._live.setdefault(enclosing_call(key.scope), {})[identity] = key
         self._note_later((key.scope, key.name, key.fingerprint, key.occurrence), key.record_id, after)
 
+    def note_begun(self, key: CallKey, after: int) -> None:
+        """Note a value or a child of this attempt: the agent went on from what came before it."""
+        with self.lock:
+            self._note_later(key, 0, after)
+
     def note_error(self, key: CallKey, record_id: int, kind: RecordKind, after: int) -> None:
         """Note an error of this attempt."""
         self._begun.add(key)
