@@ -386,9 +386,9 @@ class Reference:
             around = self._modes.get(outer.run, {False})
             if state == "completed":
                 said.add(True)
-            elif state == "open" or outer.run is None:
+            elif outer.run is None:
                 said.add(False)
-            elif state == "new":
+            elif state in ("new", "open"):  # an open one too gets nothing new within a run that is over
                 said |= around
             elif around == {True}:
                 said.add(True)
