@@ -32,6 +32,7 @@ from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.divergence import difference_from, diverged_call
+from agent_run_ledger.runs.drivers import drive
 from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.history import Fate, Found, History, key_of
@@ -110,8 +111,6 @@ class DynamicSession:
 
     def call(self, frame: Frame, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """See current.Caller."""
-        from agent_run_ledger.runs.drivers import drive
-
         return drive(self, frame, step, args, kwargs)
 
     def enter(self, frame: Frame, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall:
