@@ -31,7 +31,7 @@ class Status:
     """How a call can stand on record: none, begun, result, error or unknown.
 
     `text`: the value or the error, None for one that nobody saw; of begun what was taken of a stream. `since`,
-    `until`: between which lines of the trace an error came to be on record.
+    `until`: between which lines of the trace an error came to be on record, or a later start of the same call.
     """
 
     kind: str
@@ -174,7 +174,8 @@ def _narrowed(statuses: frozenset[Status], results: set[str], errors: set[str]) 
     if found:
         return frozenset(found)
     found = {s for s in statuses if s.kind == "error" and s.text in errors}
-    if found:
-        return frozenset(found)
+    if found:  # it may have been begun again since: that error is on record all the same
+        at = max(s.since for s in found)
+        return frozenset(found | {s for s in statuses if s.kind in ("begun", "unknown") and s.since > at})
     left = {s for s in statuses if s.kind not in ("result", "error") or s.text is None}
     return frozenset(left) or statuses

@@ -296,7 +296,8 @@ class Reference:
         if answer is None:
             if "body" in allowed:
                 run.begin(key, called.at, NEVER, sure=False)
-                run.cells[key] = run.statuses(key) | {Status("unknown") if step.tool == "unsafe" else BEGUN}
+                again = Status("unknown" if step.tool == "unsafe" else "begun", since=called.at)
+                run.cells[key] = run.statuses(key) | {again}
             raise Dead
         self._not_halted(at, at.frame.run, called)
         if answer.what == "raised":
