@@ -130,6 +130,15 @@ def test_of_an_argument_that_was_changed_meanwhile_nothing_false_is_kept() -> No
     assert children(identity) == {"q": before["q"]}
 
 
+def test_what_was_found_changed_is_not_looked_at_again() -> None:
+    state, other = {"n": 1}, {"m": 1}
+    identity = identify_call(Step(ask), {"q": state, "k": other}, {}, cache=codecs.DigestCache())
+    before = children(identity)
+    assert identity.given is not None
+    identity.given.changed = ["q"]
+    assert children(identity) == {"k": before["k"]}
+
+
 @pytest.mark.parametrize("case", golden("inputs"), ids=lambda case: case["step"])
 def test_the_inputs_of_a_record_of_an_earlier_version_still_hold(case: dict[str, Any]) -> None:
     salt = bytes.fromhex(case["salt_hex"])

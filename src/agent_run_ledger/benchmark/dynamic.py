@@ -19,7 +19,7 @@ from agent_run_ledger.benchmark.dynamic_work import MESSAGE, Kind, grow_transcri
 from agent_run_ledger.benchmark.figures import Figure, Measured, Sense, Target
 from agent_run_ledger.benchmark.floor import Floor
 from agent_run_ledger.benchmark.plan import Bench
-from agent_run_ledger.benchmark.restore import RESTORED, Returns, returns
+from agent_run_ledger.benchmark.restore import Returns, returns
 from agent_run_ledger.benchmark.work import Result, chain, create_store, result
 from agent_run_ledger.benchmark.work import opened as opened_pipeline
 
@@ -139,7 +139,6 @@ def restored_figure(back: Returns) -> Figure:
         value=back.product.execute_s * 1e3,
         unit="ms",
         floor=back.floor.execute_s * 1e3,
-        target=RESTORED,
         note="entering the run to the first live body; floor: read and decode as many bare rows",
     )
 

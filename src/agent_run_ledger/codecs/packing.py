@@ -15,7 +15,7 @@ from agent_run_ledger.codecs.refusal import type_name
 from agent_run_ledger.codecs.tagging import STRICT, Writer, plain_bytes, tagged_bytes, tree, write
 from agent_run_ledger.codecs.untagging import decode
 from agent_run_ledger.errors import Tampered, Unstorable
-from agent_run_ledger.kernel.canonical import Json, NotCanonical
+from agent_run_ledger.kernel.canonical import MAX_INT, Json, NotCanonical
 from agent_run_ledger.kernel.digests import VALUE_DOMAIN, element_sha256s, value_sha256
 
 RAW: Final = 0
@@ -117,9 +117,10 @@ def value_digest(value: object) -> bytes:
 
     Raises NotFinite with the path of a NaN or an infinity, and Unstorable as `encode` does.
     """
-    if type(value) is str:
+    kind = type(value)
+    if kind is str or (kind is int and -MAX_INT <= cast("int", value) <= MAX_INT):
         try:
-            return sha256(VALUE_DOMAIN + orjson.dumps(value)).digest()  # what canonical() writes for any text
+            return sha256(VALUE_DOMAIN + orjson.dumps(value)).digest()  # what canonical() writes for any of these
         except TypeError:  # a lone surrogate
             return value_sha256(tree(value))
     if is_plain(value, for_digest=True):
@@ -135,6 +136,8 @@ def element_digest(value: object) -> bytes:
 
     A list within a list is no chain of its own. Raises what `value_digest` raises, with paths that begin at `$[0]`.
     """
+    if type(value) is str or type(value) is int:
+        return value_digest(value)
     alone: list[object] = [value]
     if is_plain(alone, for_digest=True):
         try:

@@ -26,11 +26,13 @@ _IMMUTABLE: Final = frozenset((str, int, float, bool, type(None), bytes, complex
 class Given:
     """The arguments of a call as they were given, by the names that `bind_arguments` gives them.
 
-    `elements`: of those lists where it was needed, the digest of each element.
+    `elements`: of those lists where it was needed, the digest of each element. `changed`: those that the body has
+    changed in place, None where nobody has looked.
     """
 
     values: Mapping[str, object]
     elements: dict[str, Sequence[bytes]] = field(default_factory=dict[str, Sequence[bytes]])
+    changed: Sequence[str] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,13 +92,13 @@ class CallIdentity:
         found: dict[str, Tags] = {}
         if self.given is None:
             return found
-        for name, digest in self.arguments.items():
+        for name in self.arguments:
             value = self.given.values.get(name)
             if type(value) is not list and type(value) is not dict:
                 continue
             elements = self.given.elements.get(name)
             try:
-                if elements is None and codecs.value_digest(cast("object", value)) != digest:
+                if elements is None and self._was_changed(name, cast("object", value)):
                     continue
                 made = tags(salt, f"a.{name}", cast("object", value), elements)
             except LedgerError:
@@ -104,6 +106,11 @@ class CallIdentity:
             if made is not None:
                 found[name] = made
         return found
+
+    def _was_changed(self, name: str, value: object) -> bool:
+        if self.given is not None and self.given.changed is not None:
+            return name in self.given.changed
+        return codecs.value_digest(value) != self.arguments[name]
 
 
 def identify(step: Step[..., Any], arguments: Mapping[str, bytes], environment: Mapping[str, bytes]) -> CallIdentity:

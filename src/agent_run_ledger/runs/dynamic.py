@@ -458,9 +458,9 @@ class DynamicSession:
     def _warn_of_changes(self, call: OpenCall) -> None:
         given = call.identity.given
         if given is not None:
-            changed = changed_arguments(call.identity.arguments, given.values, cache=self._digests)
-            if changed:
-                log.warning(changed_warning(self.run_id, call.step.name, changed))
+            given.changed = changed_arguments(call.identity.arguments, given.values, cache=self._digests)
+            if given.changed:
+                log.warning(changed_warning(self.run_id, call.step.name, given.changed))
 
     def _note(self, call: OpenCall, item: Concluded, written: Written) -> None:
         identity, after, record_id = call.identity, item.started.after, written.record_ids[0]
