@@ -11,6 +11,7 @@ from agent_run_ledger.errors import (
     Forked,
     InputsChanged,
     LedgerError,
+    LoopDetected,
     Misuse,
     NotAdmitted,
     Pending,
@@ -24,6 +25,7 @@ from agent_run_ledger.errors import (
     Unavailable,
     Uncertain,
     Unstorable,
+    Vetoed,
 )
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.states import RunState
@@ -51,6 +53,7 @@ __all__ = [
     "From",
     "InputsChanged",
     "LedgerError",
+    "LoopDetected",
     "LoopDetectorPolicy",
     "Misuse",
     "NotAdmitted",
@@ -73,6 +76,7 @@ __all__ = [
     "Uncertain",
     "Unstorable",
     "Verdict",
+    "Vetoed",
     "register_codec",
     "report_usage",
 ]

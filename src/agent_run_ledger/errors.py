@@ -120,6 +120,21 @@ class BudgetExceeded(RunQuarantined):
     code = "budget_exceeded"
 
 
+class LoopDetected(RunQuarantined):
+    """The breaker found the run going in circles and put it into QUARANTINE; the message says by which rule and why."""
+
+    code = "loop_detected"
+
+
+class Vetoed(Refused):
+    """A call of a tool was not made, because a rule or a person forbade it; to be raised in the tool's body.
+
+    It is recorded as the call's error, and one veto after another counts as going in circles.
+    """
+
+    code = "vetoed"
+
+
 class RunCancelled(Refused):
     """The run was cancelled, which is for ever."""
 

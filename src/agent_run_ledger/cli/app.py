@@ -9,6 +9,8 @@ import typer
 
 from agent_run_ledger.cli.backup import backup
 from agent_run_ledger.cli.bench import bench
+from agent_run_ledger.cli.breaker_eval import breaker_eval
+from agent_run_ledger.cli.breaker_explain import breaker_explain
 from agent_run_ledger.cli.demo import demo
 from agent_run_ledger.cli.doctor import doctor
 from agent_run_ledger.cli.erase import erase
@@ -35,6 +37,7 @@ Results are printed on stdout, everything else on stderr. Exit codes: 0 done, 1 
 4 pending, 5 unavailable, 6 tampered, 7 not admitted; 70 a fault of this program, 130 interrupted.
 """
 _RUNS_HELP = "Look at runs, and decide about them."
+_BREAKER_HELP = "Try the loop breaker on recorded runs."
 
 COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("init", init, "Make a store and give it authority."),
@@ -64,6 +67,10 @@ RUN_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("takeover", takeover, "Take a stuck run over from its attempt."),
     ("cancel", cancel, "Cancel a run for ever."),
 )
+BREAKER_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("eval", breaker_eval, "Replay recorded runs, and score the trips by labels."),
+    ("explain", breaker_explain, "Show a run with the verdict at each call."),
+)
 """Name, function and one line for the list of commands; the function's docstring is its help."""
 
 _PASSED_ON: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -76,7 +83,10 @@ def build_app() -> typer.Typer:
     runs = _group(_RUNS_HELP)
     runs.callback(invoke_without_command=True, help=_RUNS_HELP)(_runs)
     app.add_typer(runs, name="runs")
-    for group, commands in ((app, COMMANDS), (runs, RUN_COMMANDS)):
+    breaker = _group(_BREAKER_HELP)
+    breaker.callback(invoke_without_command=True, help=_BREAKER_HELP)(_breaker)
+    app.add_typer(breaker, name="breaker")
+    for group, commands in ((app, COMMANDS), (runs, RUN_COMMANDS), (breaker, BREAKER_COMMANDS)):
         for name, function, line in commands:
             settings = _PASSED_ON if name == "bench" else {}
             group.command(name, short_help=line, context_settings=settings)(function)
@@ -106,6 +116,11 @@ def _root(
 
 def _runs(context: typer.Context) -> None:
     """Answer `arl runs` alone."""
+    _help_where_nothing_is_asked(context)
+
+
+def _breaker(context: typer.Context) -> None:
+    """Answer `arl breaker` alone."""
     _help_where_nothing_is_asked(context)
 
 

@@ -3,6 +3,7 @@
 from agent_run_ledger.codecs.annotations import refused_annotation
 from agent_run_ledger.codecs.digesting import DigestCache
 from agent_run_ledger.codecs.packing import Packed, element_digest, pack, unpack, unpack_without, value_digest
+from agent_run_ledger.codecs.plain import is_plain
 from agent_run_ledger.codecs.refusal import NotFinite
 from agent_run_ledger.codecs.registry import register_codec
 from agent_run_ledger.codecs.rescue import readable
@@ -16,6 +17,7 @@ __all__ = [
     "decode",
     "element_digest",
     "encode",
+    "is_plain",
     "pack",
     "readable",
     "refused_annotation",

@@ -72,7 +72,7 @@ class BoundRun:
             wait_s=self._wait_s,
             takeover=self._takeover,
             max_parallel=self._max_parallel,
-            policy=None if self._policy is None else self._policy.as_stored(),
+            policy=self._policy,
             keep_inputs=self._keep_inputs,
             limits=self._limits(),
         )

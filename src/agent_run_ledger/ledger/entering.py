@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import Token
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from typing import Any
 
 from agent_run_ledger.errors import Misuse, Refused, RunBusy, Unavailable, Uncertain
 from agent_run_ledger.kernel.digests import fingerprint
+from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.current import CURRENT, Caller
@@ -36,7 +37,7 @@ class RunSettings:
     wait_s: float
     takeover: bool
     max_parallel: int
-    policy: Mapping[str, object] | None
+    policy: LoopDetectorPolicy | None
     keep_inputs: bool
     limits: Limits
 

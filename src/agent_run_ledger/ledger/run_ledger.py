@@ -35,6 +35,7 @@ DB_VARIABLE = "AGENT_RUN_LEDGER_DB"
 DEFAULT_DB = "./agent_run_ledger.db"
 DEFAULT_LIMIT_BYTES = 16 * 1024 * 1024
 DEFAULT_PARALLEL = 8
+DEFAULT_POLICY = LoopDetectorPolicy()
 
 
 def default_db_path() -> str:
@@ -46,8 +47,9 @@ class RunLedger:
     """A set of steps, and the store their runs are recorded in.
 
     `run_id`: which run `execute` works on; without one a UUIDv7 is made, once per ledger. `db_path`: the SQLite
-    file; see `default_db_path`. `policy`: the loop detector's settings, stored with each run. `create`: whether a
-    missing store is made. `max_parallel`: how many bodies of independent steps run at once in one run.
+    file; see `default_db_path`. `policy`: when the breaker stops a dynamic run that goes in circles, stored with each
+    run; None for never. `create`: whether a missing store is made.
+    `max_parallel`: how many bodies of independent steps run at once in one run.
     `max_payload_bytes`: the largest value a record may hold, encoded and before compression. `on_change`: what a
     step does whose fingerprint differs from its record, "rerun" or "refuse"; by default pipelines run it again and
     dynamic runs refuse. `durability`: "full" or "extra".
@@ -64,7 +66,7 @@ class RunLedger:
         run_id: str | None = None,
         db_path: str | os.PathLike[str] | None = None,
         *,
-        policy: LoopDetectorPolicy | None = None,
+        policy: LoopDetectorPolicy | None = DEFAULT_POLICY,
         create: bool = True,
         max_parallel: int = DEFAULT_PARALLEL,
         max_payload_bytes: int = DEFAULT_LIMIT_BYTES,
@@ -166,6 +168,8 @@ class RunLedger:
         *,
         name: str | None = None,
         safe: bool = False,
+        poll: bool = False,
+        volatile: Iterable[str] = (),
         environment: Environment = None,
         version: str = "1",
         retries: int = 0,

@@ -14,7 +14,16 @@ from typing import Any, cast
 import orjson
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import BudgetExceeded, Misuse, RunBusy, RunCancelled, RunQuarantined, Tampered, Unavailable
+from agent_run_ledger.errors import (
+    BudgetExceeded,
+    LoopDetected,
+    Misuse,
+    RunBusy,
+    RunCancelled,
+    RunQuarantined,
+    Tampered,
+    Unavailable,
+)
 from agent_run_ledger.kernel.budget import Budget
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import DYNAMIC_KEY, KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
@@ -24,6 +33,7 @@ from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.budgets import BUDGET, doubt_marks, is_for_budget, open_budgets, way_on
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.leaf_check import generation_at, record_of_run
+from agent_run_ledger.runs.reasons import is_for_loop
 
 MAX_STORED_BYTES = 1 << 30
 START_TRIES = 20
@@ -182,6 +192,12 @@ def _refuse_stopped(store: Store, row: RunRow) -> None:
             f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
             hint=way_on(row.reason, _arl(store, row.run_id, "release")),
         )
+    if row.state is RunState.QUARANTINED and is_for_loop(row.reason):
+        raise LoopDetected(
+            f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
+            hint=f"look at its calls with `{_arl(store, row.run_id, 'explain', group='breaker')}`, then let it go on "
+            f"with a new count: `{_arl(store, row.run_id, 'release')}`",
+        )
     if row.state is RunState.QUARANTINED:
         raise RunQuarantined(
             f"run {row.run_id!r} is in QUARANTINE ({row.reason})",
@@ -230,11 +246,11 @@ def _busy(context: Context, run_id: str) -> RunBusy:
     )
 
 
-def _arl(store: Store, run_id: str, command: str) -> str:
+def _arl(store: Store, run_id: str, command: str, *, group: str = "runs") -> str:
     """Return a command line for people, quoted for a shell."""
-    reason = "" if command == "show" else " --reason ..."
+    reason = "" if command in ("show", "explain") else " --reason ..."
     run = f"-- {shlex.quote(run_id)}" if run_id.startswith("-") else shlex.quote(run_id)
-    return f"arl runs {command} --db {shlex.quote(store.location)}{reason} {run}"
+    return f"arl {group} {command} --db {shlex.quote(store.location)}{reason} {run}"
 
 
 def _start(

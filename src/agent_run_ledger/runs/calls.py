@@ -53,8 +53,19 @@ class CallIdentity:
         """The key a record is found by."""
         return (self.scope, self.name, self.fingerprint, self.occurrence)
 
-    def stored_inputs(self, salt: bytes, because: list[str], *, after: int = 0, called: bool = False) -> bytes:
-        """Return the compact JSON kept beside the record: salted short digests, why it ran again, what was before."""
+    def stored_inputs(
+        self,
+        salt: bytes,
+        because: list[str],
+        *,
+        after: int = 0,
+        called: bool = False,
+        more: Mapping[str, object] | None = None,
+    ) -> bytes:
+        """Return the compact JSON kept beside the record: salted short digests, why it ran again, what was before.
+
+        `more`: what else is kept, under keys of its own.
+        """
         kept = self._kept(salt)
         children = self._children(salt)
         if children:
@@ -65,6 +76,8 @@ class CallIdentity:
             kept[AFTER] = after
         if called:
             kept[CALLED] = True
+        if more:
+            kept |= more
         return orjson.dumps(kept)
 
     def differences(self, stored: bytes, salt: bytes) -> list[str]:

@@ -18,9 +18,7 @@ from agent_run_ledger.errors import (
     Superseded,
     Unavailable,
 )
-from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.digests import fingerprint
-from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.scopes import ROOT, call_scope, keyed_scope
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RecordKey
@@ -28,15 +26,15 @@ from agent_run_ledger.runs.arguments import bind_arguments, call_key
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
 from agent_run_ledger.runs.called_steps import CalledSteps
-from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed_warning, identify_call
+from agent_run_ledger.runs.calls import CallIdentity, identify_call
 from agent_run_ledger.runs.commits import Commits
+from agent_run_ledger.runs.concluding import Concluding
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.divergence import difference_from, diverged_call
 from agent_run_ledger.runs.drivers import drive
-from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.frames import Frame
-from agent_run_ledger.runs.history import Fate, Found, History, key_of
-from agent_run_ledger.runs.journal import Batch, Concluded, Journal, Written
+from agent_run_ledger.runs.history import Fate, Found, History
+from agent_run_ledger.runs.journal import Batch, Journal
 from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.leaf_check import check_against_leaf
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
@@ -83,6 +81,17 @@ class DynamicSession:
         self._open: dict[int, OpenCall] = {}
         self._used: set[int] = set()
         self._made: dict[CallKey, codecs.Packed] = {}
+        self._concluding = Concluding(
+            context,
+            self._commits,
+            self._history,
+            opened.watch,
+            run_id=self.run_id,
+            used=self._used,
+            digests=self._digests,
+            scope_within=self.scope_within,
+            breaker=opened.breaker,
+        )
         self._ended = threading.Condition(self._lock)
         self._ending = 0
 
@@ -244,6 +253,18 @@ class DynamicSession:
             raise
         return cast(T, packed.decoded)
 
+    def turn(self) -> None:
+        """Begin new counts of repetitions: the user spoke, which is on record."""
+        if self._concluding.breaker is not None:
+            self._concluding.breaker.turn()
+
+    def next_nudge(self) -> str | None:
+        """Return the next text for the agent that no result carries, None where there is none."""
+        try:
+            return self._concluding.nudges.popleft()
+        except IndexError:
+            return None
+
     def write_values(self) -> None:
         """Return when every value that was handed out is committed."""
         self._commits.guarded(self._commits.write_values, self.root)
@@ -335,7 +356,10 @@ class DynamicSession:
         if found.fate is Fate.RESTORE and found.key is not None:
             return Answer(value=self._load(found.key))
         if found.fate is Fate.RAISE:
-            return Answer(error=self._history.error(found.record_id))
+            error, told = self._history.error(found.record_id)
+            if told is not None:
+                self._concluding.nudges.append(told)
+            return Answer(error=error)
         if found.fate is Fate.PART:
             return Answer(value=self.opened.load(found.record_id), part=True)
         if found.fate is Fate.UNKNOWN:
@@ -360,7 +384,9 @@ class DynamicSession:
         return found
 
     def _load(self, key: RecordKey) -> Any:
-        value = self.opened.load(key.record_id)
+        value, told = self.opened.recall(key.record_id)
+        if told is not None and not (type(value) is str and value.endswith(told)):
+            self._concluding.nudges.append(told)
         with self._lock:
             self._used.add(key.record_id)
         if self._watch is not None:
@@ -410,39 +436,14 @@ class DynamicSession:
         call.started, call.marked = started, True
 
     def _conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
-        journal, started = self._commits.journal, call.started
+        started = call.started
         call.frame.check_open()
         self._end_within(call)
         if started is None or not call.marked:
             raise _over(self.run_id)
         if call.inner.broken and self._commits.halted is not None:
             raise self._commits.halted
-        self._warn_of_changes(call)
-        ended = ending_of(outcome, run_id=self.run_id, at_ms=started.at_ms, limit_bytes=self.context.limit_bytes)
-        started.called = call.inner.used and not started.repeatable and ended.failure is not None
-        item = journal.conclude(started, ended, because=call.because, code=call.step.code)
-        failure, retries = ended.failure, 0 if call.once else call.step.retries
-        again = failure is not None and may_try_again(failure, started.tries, retries)
-        if self._watch is not None and call.body.around is not None:
-            self._watch.ending(call.body.around, item, ended.failure, again=again)
-        call.marked = False
-        try:
-            written = self._commits.commit(Batch(concluded=[item]))
-        except LedgerError as error:
-            if ended.packed is not None and ended.failure is None:
-                error.unrecorded[call.step.name] = ended.packed.decoded
-            call.marked = isinstance(error, Unavailable)  # nothing was written: its start still stands
-            self._commits.halt(error, call.frame)
-            raise
-        self._note(call, item, written)
-        why = stopped(self.run_id, written)
-        if why is not None:
-            raise why
-        if again:
-            return Answer(again_in_s=self._backoff_s(call.step, started.tries))
-        if ended.failure is None and ended.packed is not None:
-            return Answer(value=ended.packed.decoded)
-        return Answer(error=ended.failure)
+        return self._concluding.conclude(call, started, outcome)
 
     def _end_within(self, call: OpenCall) -> None:
         """Nobody waits any more for what the body has begun and left open."""
@@ -455,24 +456,6 @@ class DynamicSession:
                     left.marked = False
                     self._commits.forsake(left.started)
 
-    def _warn_of_changes(self, call: OpenCall) -> None:
-        given = call.identity.given
-        if given is not None:
-            given.changed = changed_arguments(call.identity.arguments, given.values, cache=self._digests)
-            if given.changed:
-                log.warning(changed_warning(self.run_id, call.step.name, given.changed))
-
-    def _note(self, call: OpenCall, item: Concluded, written: Written) -> None:
-        identity, after, record_id = call.identity, item.started.after, written.record_ids[0]
-        with self._history.lock:
-            if item.record.kind is not RecordKind.RESULT:
-                self._history.note_error(identity.key, record_id, item.record.kind, after)
-                return
-            self._used.add(record_id)
-            if call.inner.used:
-                self._history.forget_within(self.scope_within(identity))
-            self._history.note_result(key_of(item.record, record_id), after)
-
     def _check_open(self, frame: Frame) -> None:
         if self._commits.halted is not None:
             frame.break_up()
@@ -480,11 +463,6 @@ class DynamicSession:
         if self._closed:
             raise _over(self.run_id)
         frame.check_open()
-
-    def _backoff_s(self, step: Step[..., Any], tries: int) -> float:
-        return backoff_s(
-            tries, base_s=step.retry_base_s, cap_s=step.retry_cap_s, fraction=self.context.entropy.fraction()
-        )
 
 
 def _body(step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

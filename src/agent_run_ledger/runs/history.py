@@ -15,6 +15,7 @@ from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.scopes import enclosing_call
 from agent_run_ledger.ports import RecordKey, RunRow, Store, StoredRecord
 from agent_run_ledger.runs.abandoned import CALLED, RESOLVE, after_of, detail_of, is_unknown
+from agent_run_ledger.runs.breaker import nudge_of
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.later import CallKey, Later
 from agent_run_ledger.runs.leaf_check import check_against_leaf, erased
@@ -121,21 +122,11 @@ class History:
         """Return whether this very call was begun before: then running it is no divergence."""
         return key in self._begun
 
-    def error(self, record_id: int) -> Exception:
-        """Return the exception that a call raised, read from its record."""
+    def error(self, record_id: int) -> tuple[Exception, str | None]:
+        """Return the exception that a call raised, read from its record, and what the agent was told with it."""
         stored = self._store.reader().record(record_id)
         check_against_leaf(self._store, stored)
-        record = stored.record
-        if record.kind is RecordKind.RESCUED:
-            return Unstorable(
-                f"step {record.name!r} returned what has no exact stored form; what is readable of it was kept",
-                path="$",
-                type_name="",
-            )
-        value = codecs.unpack(record.encoding, record.payload) if record.value_sha256 else None
-        if isinstance(value, Exception):
-            return value
-        return RuntimeError(f"step {record.name!r} raised an exception that has no stored form")
+        return _exception(stored.record), nudge_of(stored.record)
 
     def handled(self, key: CallKey, record_id: int, *, before: int | None = None) -> bool:
         """Return whether the agent went on from this record: it began another call later in its scope.
@@ -269,7 +260,20 @@ class History:
             CALLED
         ):
             return False
-        return isinstance(self.error(error.record_id), Pending | Unavailable)
+        return isinstance(self.error(error.record_id)[0], Pending | Unavailable)
+
+
+def _exception(record: Record) -> Exception:
+    if record.kind is RecordKind.RESCUED:
+        return Unstorable(
+            f"step {record.name!r} returned what has no exact stored form; what is readable of it was kept",
+            path="$",
+            type_name="",
+        )
+    value = codecs.unpack(record.encoding, record.payload) if record.value_sha256 else None
+    if isinstance(value, Exception):
+        return value
+    return RuntimeError(f"step {record.name!r} raised an exception that has no stored form")
 
 
 def _key(record: Record) -> CallKey:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import Ending
 from agent_run_ledger.runs.leaf_check import load_value
 from agent_run_ledger.runs.operate import quarantine
+from agent_run_ledger.runs.reasons import BREAKER
 from agent_run_ledger.runs.watch import Watch
 
 NEW_STATE = {
@@ -63,17 +64,27 @@ class Concluded:
     record: Record
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """A loop that the breaker found: the reason of the QUARANTINE, and what its DECISION keeps beside it."""
+
+    reason: str
+    content: Mapping[str, object]
+
+
 @dataclass(slots=True, kw_only=True)
 class Batch:
     """What one commit is to write. `end` builds the END content from the record ids of `concluded`.
 
     `values` are results without a start of their own; `abandoned` are calls that nobody will conclude any more.
+    `loop`: the run is to be put into QUARANTINE for one, and how its reason and its decision say so.
     """
 
     concluded: list[Concluded] = field(default_factory=list[Concluded])
     starts: list[Started] = field(default_factory=list[Started])
     values: list[Record] = field(default_factory=list[Record])
     abandoned: list[Started] = field(default_factory=list[Started])
+    loop: Loop | None = None
     end_state: RunState | None = None
     end_reason: str = ""
     end: Callable[[Sequence[int]], dict[str, object]] | None = None
@@ -148,8 +159,16 @@ class Journal:
         at_ms = self._context.clock.now_ms()
         return Started(lane=lane, index=index, identity=identity, tries=tries, at_ms=at_ms, reserve=reserve)
 
-    def conclude(self, started: Started, ended: Ending, *, because: list[str], code: bytes) -> Concluded:
-        """Build the record of a call that ended, outside any lock."""
+    def conclude(
+        self,
+        started: Started,
+        ended: Ending,
+        *,
+        because: list[str],
+        code: bytes,
+        more: Mapping[str, object] | None = None,
+    ) -> Concluded:
+        """Build the record of a call that ended, outside any lock of the store. `more`: what else is kept beside it."""
         packed = ended.packed
         salt = self._context.entropy.token(SALT_BYTES)
         identity = started.identity
@@ -165,7 +184,7 @@ class Journal:
             tries=started.tries,
             started_at_ms=started.at_ms,
             ended_at_ms=self._context.clock.now_ms(),
-            inputs=identity.stored_inputs(salt, because, after=started.after, called=started.called),
+            inputs=identity.stored_inputs(salt, because, after=started.after, called=started.called, more=more),
             code=code,
             value_sha256=b"" if packed is None else packed.value_sha256,
             encoding=0 if packed is None else packed.encoding,
@@ -262,6 +281,8 @@ class Journal:
             lanes.difference_update(start.lane for start in batch.starts[: written.started])
         for lane in lanes:
             tx.clear_in_flight(mine.row_id, lane)
+        if live and batch.loop is not None:
+            self._trip(tx, batch.loop, written)
         ends = written.state is RunState.RUNNING and batch.end_state is not None
         if accounts is not None:
             if ends:
@@ -313,6 +334,12 @@ class Journal:
             written.state, written.reason = row.state, reason
         else:
             written.above = Above(run_id=row.run_id, state=row.state, reason=reason)
+
+    def _trip(self, tx: Tx, loop: Loop, written: Written) -> None:
+        """Quarantine the run, which went in circles, in the commit of the call that shows it."""
+        salt, row_id = self._context.entropy.token(SALT_BYTES), self._row.row_id
+        if quarantine(tx, row_id, actor=BREAKER, reason=loop.reason, salt=salt, content=loop.content):
+            written.state, written.reason = RunState.QUARANTINED, loop.reason
 
     def _refuse_erased(self, tx: Tx, batch: Batch) -> None:
         """The result of a call whose mark was erased is no evidence: recorded, it would outlive the erasure."""

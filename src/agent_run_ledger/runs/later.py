@@ -87,7 +87,7 @@ class _Body:
 
     def any_beside(self, key: CallKey, record_id: int, before: int) -> bool:
         return any(
-            record_id <= after < before and other != key and not _are_siblings(key[0], other[0])
+            record_id <= after < before and other != key and not are_siblings(key[0], other[0])
             for other, after in self._after.items()
         )
 
@@ -110,7 +110,7 @@ def _group(element: bytes) -> bytes:
     return element[:6] if element[:1] == bytes((ScopeKind.BRANCH,)) else element
 
 
-def _are_siblings(one: bytes, other: bytes) -> bool:
+def are_siblings(one: bytes, other: bytes) -> bool:
     """Return whether two scopes of one body part ways in branches of one group: neither comes after the other."""
     at = 0
     while at < min(len(one), len(other)) and one[at : at + ELEMENT_BYTES] == other[at : at + ELEMENT_BYTES]:

@@ -21,7 +21,19 @@ def load_value(
     run_uid: bytes | None = None,
     referenced: Collection[int] = (),
 ) -> Any:
-    """Return the value of a record, checked against its leaf; a class that is gone names step and class.
+    """Return the value of a record, checked against its leaf. See `load_record`."""
+    return load_record(store, run_id, record_id, run_uid=run_uid, referenced=referenced)[0]
+
+
+def load_record(
+    store: Store,
+    run_id: str,
+    record_id: int,
+    *,
+    run_uid: bytes | None = None,
+    referenced: Collection[int] = (),
+) -> tuple[Any, Record]:
+    """Return a record's value and the record, checked against its leaf; a class that is gone names step and class.
 
     Tampered when it is not what was recorded or, where `run_uid` is given, neither of that run nor one of the records
     that the run refers to as a fork. Refused("erased") for an erased one.
@@ -32,7 +44,7 @@ def load_value(
     if run_uid is not None and record.run_uid != run_uid and record_id not in referenced:
         raise Tampered(f"record {record_id} of step {record.name!r} belongs to another run", hint="run `arl verify`")
     try:
-        return codecs.unpack(record.encoding, record.payload)
+        return codecs.unpack(record.encoding, record.payload), record
     except LedgerError as error:
         error.message = f"step {record.name!r} of run {run_id!r}: {error.message}"
         raise

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from agent_run_ledger import errors
 from agent_run_ledger.errors import Misuse, Refused, Tampered
+from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.record import DYNAMIC_KEY
 from agent_run_ledger.kernel.scopes import ELEMENT_BYTES, KEY_BYTES, call_scope, enclosing_call
 from agent_run_ledger.kernel.states import RunState
@@ -22,11 +23,12 @@ from agent_run_ledger.runs.attempt import (
     refuse_changed,
     start_detail,
 )
+from agent_run_ledger.runs.breaker import Breaker, nudge_of
 from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
-from agent_run_ledger.runs.leaf_check import load_value
+from agent_run_ledger.runs.leaf_check import load_record, load_value
 from agent_run_ledger.runs.parents import Parent
 from agent_run_ledger.runs.watch import Watch, begin_watch
 
@@ -42,7 +44,7 @@ class DynamicRequest:
     run_id: str
     inputs: Inputs
     max_parallel: int
-    policy: Mapping[str, object] | None
+    policy: LoopDetectorPolicy | None
     takeover: bool
     keep_inputs: bool
     limits: Limits = field(default_factory=Limits)
@@ -50,9 +52,11 @@ class DynamicRequest:
 
 
 class OpenedRun:
-    """A dynamic run that was opened. `journal` is None for a completed one: nothing is written to it."""
+    """A dynamic run that was opened. `journal` is None for a completed one: nothing is written to it, or judged."""
 
-    def __init__(self, context: Context, row: RunRow, attempt: Attempt | None) -> None:
+    def __init__(
+        self, context: Context, row: RunRow, attempt: Attempt | None, policy: LoopDetectorPolicy | None = None
+    ) -> None:
         self._context = context
         self._attempt = attempt
         self.row = row
@@ -62,6 +66,7 @@ class OpenedRun:
         self.scope_key = _scope_key(context, row)
         self.watch: Watch | None = None
         self.journal: Journal | None = None
+        self.breaker = None if attempt is None or policy is None else Breaker(context.store, row, policy)
         if attempt is not None:
             self.watch = begin_watch(context.observers, context.store, row, takeover=attempt.lock is None)
             self.journal = Journal(context, attempt, self.watch, referenced=self._referenced)
@@ -70,6 +75,14 @@ class OpenedRun:
         """Return the value of a record. See `load_value`."""
         row = self.row
         return load_value(self._context.store, row.run_id, record_id, run_uid=row.run_uid, referenced=self._referenced)
+
+    def recall(self, record_id: int) -> tuple[Any, str | None]:
+        """Return the value of a record, and what the breaker told the agent with it, None for nothing."""
+        row = self.row
+        value, record = load_record(
+            self._context.store, row.run_id, record_id, run_uid=row.run_uid, referenced=self._referenced
+        )
+        return value, nudge_of(record)
 
     def within_restored(self, used: Collection[int]) -> set[int]:
         """Return the results of what the bodies of these calls had called: where they were restored, so were those."""
@@ -114,7 +127,7 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
     if finished is None:
         definition = Definition(
             steps=[],
-            policy=request.policy,
+            policy=None if request.policy is None else request.policy.as_stored(),
             max_parallel=request.max_parallel,
             keep_inputs=request.keep_inputs,
             dynamic=_described(context, parent),
@@ -125,7 +138,7 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             context, request.run_id, inputs=request.inputs, definition=definition, takeover=request.takeover
         )
         if isinstance(opened, Attempt):
-            return _opened(context, opened)
+            return _opened(context, opened, request.policy)
         finished = opened
     return OpenedRun(context, finished.row, None)
 
@@ -163,9 +176,9 @@ def named_here(context: Context, parent: Parent | None) -> Parent | None:
     return parent if parent is not None and parent.log_id == context.store.log_id else None
 
 
-def _opened(context: Context, attempt: Attempt) -> OpenedRun:
+def _opened(context: Context, attempt: Attempt, policy: LoopDetectorPolicy | None) -> OpenedRun:
     try:
-        return OpenedRun(context, attempt.row, attempt)
+        return OpenedRun(context, attempt.row, attempt, policy)
     except BaseException:
         attempt.close()
         raise

@@ -89,6 +89,12 @@ class Step(Generic[P, R]):
     repeatable = True
     """Whether the step may run again where nothing says how it ended."""
 
+    watched = False
+    """Whether the breaker judges its calls."""
+
+    poll = False
+    volatile: tuple[str, ...] = ()
+
     def __init__(
         self,
         fn: Callable[P, R],

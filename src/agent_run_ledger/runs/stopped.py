@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent_run_ledger.errors import BudgetExceeded, LedgerError, RunCancelled, RunQuarantined
+from agent_run_ledger.errors import BudgetExceeded, LedgerError, LoopDetected, RunCancelled, RunQuarantined
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.budgets import is_for_budget, way_on
 from agent_run_ledger.runs.journal import STOPPED, Above, Written
+from agent_run_ledger.runs.reasons import is_for_loop
 
 _KEPT: Final = "the results of bodies that ran are kept as evidence"
 
@@ -33,6 +34,9 @@ def _error(run: str, state: RunState, reason: str) -> LedgerError:
     if is_for_budget(reason):
         hint = f"{way_on(reason, 'arl runs release')}; {_KEPT}"
         return BudgetExceeded(f"{run} was stopped by its {reason}", hint=hint)
+    if is_for_loop(reason):
+        hint = f"`arl breaker explain` shows the calls; `arl runs release` lets it go on, with a new count; {_KEPT}"
+        return LoopDetected(f"{run} is in QUARANTINE ({reason})", hint=hint)
     words = f"{run} was {state} while it ran ({reason})"
     if state is RunState.CANCELLED:
         return RunCancelled(words, hint="what is recorded stays; use a new run_id, or fork it")

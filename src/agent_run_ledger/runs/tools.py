@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.runs.steps import P, R, Step
@@ -13,11 +14,20 @@ class Tool(Step[P, R]):
 
     `safe`: it only reads, or doing it twice is doing it once. A safe tool whose end nobody recorded runs again. Any
     other is never repeated: after a crash the agent gets a result that says that the outcome is unknown.
+
+    For the breaker: `poll`: it is meant to be called again until its answer changes, and has a limit of its own.
+    `volatile`: keys, or dotted paths, of its arguments and results whose values say nothing ("eta", "meta.took").
     """
 
-    def __init__(self, fn: Any, /, *, safe: bool = False, **settings: Any) -> None:
+    watched = True
+
+    def __init__(
+        self, fn: Any, /, *, safe: bool = False, poll: bool = False, volatile: Iterable[str] = (), **settings: Any
+    ) -> None:
         super().__init__(fn, **settings)
         self.repeatable = bool(safe)
+        self.poll = bool(poll)
+        self.volatile = _keys(volatile, self.name)
         if not safe and self.retries:
             raise Misuse(
                 f"tool {self.name!r} is not safe and has retries",
@@ -28,6 +38,16 @@ class Tool(Step[P, R]):
     def __repr__(self) -> str:
         """Return a short form for messages."""
         return f"<Tool {self.name!r} of {self.function_name}>"
+
+
+def _keys(volatile: object, name: str) -> tuple[str, ...]:
+    """Return the volatile keys of a tool; Misuse for what is no list of texts."""
+    keys = (
+        [] if isinstance(volatile, str) or not isinstance(volatile, Iterable) else [*cast("Iterable[object]", volatile)]
+    )
+    if volatile != () and (not keys or not all(isinstance(key, str) and key for key in keys)):
+        raise Misuse(f"volatile of tool {name!r} must be a list of keys, such as ['eta', 'meta.took']", code="bad_step")
+    return tuple(cast("list[str]", keys))
 
 
 def outcome_unknown(tool: str, record_id: int) -> dict[str, object]:

@@ -14,6 +14,7 @@ from agent_run_ledger.testing.budget_check import budget_problems
 from agent_run_ledger.testing.integrity import integrity_problems
 from agent_run_ledger.testing.recorded_calls import all_runs
 from agent_run_ledger.testing.row_check import RunRows
+from agent_run_ledger.testing.verdict_check import verdict_problems
 
 
 class LedgerBroken(AssertionError):
@@ -56,7 +57,8 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
     state against the tables, rows against the log: see `verify_log`); and per run that a call has one result, that a
     mark in flight belongs to the newest attempt of a run that may still be running and to no recorded call, that
     attempts and generations count alike, that every result can be restored to its recorded digest, that a completed
-    run's END names results that exist, and that the counters of its budgets are what records and marks say.
+    run's END names results that exist, that the counters of its budgets are what records and marks say, and that the
+    breaker's verdicts are what the log leads to.
 
     Call it while no process has the ledger open, or from any process that uses this library; a run that goes on
     meanwhile may be reported as broken. Nothing is written but what SQLite needs to recover from a crash. Not
@@ -79,7 +81,8 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
         ]
         for row in all_runs(reader):
             found.add(RunRows(reader, row))
-            found.problems += [f"run {row.run_id!r}: {said}" for said in budget_problems(reader, row)]
+            said_of = (*budget_problems(reader, row), *verdict_problems(reader, row))
+            found.problems += [f"run {row.run_id!r}: {said}" for said in said_of]
     except LedgerError as error:
         raise LedgerBroken(where, [f"it cannot be read: {error}"]) from error
     finally:
