@@ -91,7 +91,7 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(arl: Arl, arguments: tuple[
 
 
 def test_arl_alone_and_a_group_alone_show_their_help(arl: Arl) -> None:
-    for arguments in ((), ("runs",)):
+    for arguments in ((), ("runs",), ("breaker",)):
         ended = arl(*arguments)
         assert (ended.code, ended.err) == (0, "")
         assert ended.out.startswith("Usage: arl")
@@ -103,11 +103,12 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 
     assert listed() == {
         "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
-        "bench", "version", "runs",
+        "bench", "version", "runs", "breaker",
     }  # fmt: skip
     assert listed("runs") == {
         "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel",
     }  # fmt: skip
+    assert listed("breaker") == {"eval"}
     assert "..." not in arl("--help").out.split("Commands:")[1]
 
 
@@ -117,6 +118,7 @@ def test_every_command_has_json_and_help(arl: Arl) -> None:
         "version",
     ):  # fmt: skip
         assert "--json" in arl(command, "--help").out
+    assert "--json" in arl("breaker", "eval", "--help").out
     for command in ("list", "show", "explain", "watch", "fork", "quarantine", "release", "takeover", "cancel"):
         out = arl("runs", command, "--help").out
         assert "--json" in out

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger.cli.app import COMMANDS, RUN_COMMANDS
+from agent_run_ledger.cli.app import BREAKER_COMMANDS, COMMANDS, RUN_COMMANDS
 from tests.cli.conftest import Arl
 
 NAMES = [name for name, _, _ in COMMANDS] + [f"runs {name}" for name, _, _ in RUN_COMMANDS]
+NAMES += [f"breaker {name}" for name, _, _ in BREAKER_COMMANDS]
 LEFT_TO_OTHERS = {"--help", "--full", "--quick"}
 
 
@@ -22,7 +23,7 @@ def page(root: Path) -> str:
 
 
 def test_every_command_is_in_the_table(page: str) -> None:
-    listed = re.findall(r"^\| `arl ((?:runs )?[a-z]+)", page, re.MULTILINE)
+    listed = re.findall(r"^\| `arl ((?:runs |breaker )?[a-z]+)", page, re.MULTILINE)
     assert sorted(listed) == sorted(NAMES)
 
 
@@ -85,6 +86,15 @@ def test_every_json_key_is_documented_in_the_section_of_its_command(
     json_part = page.split("## JSON")[1]
     told = set(re.findall(r"[`\"]([a-z][a-z0-9_-]*)[`\"]", json_part))
     assert keys - told == set()
+
+
+def test_every_json_key_of_the_breaker_is_documented(page: str, arl: Arl, tmp_path: Path) -> None:
+    corpus = tmp_path / "runs.jsonl"
+    corpus.write_text('{"source":"a","trajectory_id":"b","steps":[],"label":"healthy","stop":null}\n', encoding="utf-8")
+    said = arl("breaker", "eval", "--corpus", corpus, "--json").json
+    keys = set(_keys({key: value for key, value in said.items() if key != "by_source"}))
+    section = page.split("### breaker eval")[1].split("###", maxsplit=1)[0]
+    assert keys - set(re.findall(r"`([a-z0-9_]+)`", section)) == set()
 
 
 def test_the_keys_of_exported_records_are_documented(page: str, arl: Arl, store: Path) -> None:

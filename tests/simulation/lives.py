@@ -55,7 +55,7 @@ def live(folder: Path, program: Program, number: int, life: Life, *, twin: Break
         agent = Agent(program=program, path=folder / LEDGER_FILE, trace=trace, begun=bodies_begun(read_trace(folder)))
         trace.write("end", "end", agent.live())
 
-    code = _in_a_child(folder, work)
+    code = in_a_child(folder, work)
     if code not in (0, -signal.SIGKILL) or (code and life.where is None):
         raise LifeFailed(f"life {number} ended with code {code}: {(folder / SAID_FILE).read_text(errors='replace')}")
     return code != 0
@@ -64,7 +64,7 @@ def live(folder: Path, program: Program, number: int, life: Life, *, twin: Break
 def look_in_a_child(folder: Path, *, complete: bool) -> Left:
     """Look at the store in a process of its own. `complete`: its creation was completed, for a run was entered."""
     answer = folder / "left.pickle"
-    code = _in_a_child(folder, lambda: answer.write_bytes(pickle.dumps(look(folder, complete=complete))) and None)
+    code = in_a_child(folder, lambda: answer.write_bytes(pickle.dumps(look(folder, complete=complete))) and None)
     if code:
         raise LifeFailed(f"check_ledger: {(folder / SAID_FILE).read_text(errors='replace')}")
     left: Any = pickle.loads(answer.read_bytes())  # our own child wrote it
@@ -84,7 +84,7 @@ def warm() -> None:
             look(folder, complete=False)
             (folder / "modules").write_text("\n".join(sys.modules))
 
-        if _in_a_child(folder, first):
+        if in_a_child(folder, first):
             raise LifeFailed((folder / SAID_FILE).read_text(errors="replace"))
         for module in (folder / "modules").read_text().split("\n"):
             if module not in sys.modules and not module.startswith("__"):
@@ -95,7 +95,7 @@ def warm() -> None:
     gc.freeze()
 
 
-def _in_a_child(folder: Path, work: Callable[[], None]) -> int:
+def in_a_child(folder: Path, work: Callable[[], None]) -> int:
     """Fork, work, and return the exit code; a child that takes too long is ended by its own alarm."""
     pid = os.fork()
     if pid:

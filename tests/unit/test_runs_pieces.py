@@ -118,11 +118,23 @@ def test_settings_of_a_ledger_outside_their_range_are_misuse(settings: dict[str,
         {"threshold": 1.01},
         {"threshold": float("nan")},
         {"rule": "else"},
+        {"max_repetitions": 101},
+        {"max_repetitions": 3.0},
+        {"threshold": "0.9"},
+        {"threshold": -0.1},
+        {"window": 1},
+        {"window": 1001},
+        {"window": True},
     ],
 )
 def test_a_policy_outside_its_range_is_misuse(settings: dict[str, Any]) -> None:
     with pytest.raises(Misuse):
         LoopDetectorPolicy(**settings)
+
+
+def test_a_policy_is_stored_with_its_window_only_where_that_is_another_one() -> None:
+    assert LoopDetectorPolicy().as_stored() == {"max_repetitions": 3, "threshold": 0.92, "rule": "outcome"}
+    assert LoopDetectorPolicy(window=20, rule="off").as_stored()["window"] == 20
 
 
 # -- differences -------------------------------------------------------------------------------------------------------
