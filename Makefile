@@ -22,11 +22,13 @@ id = $(shell { echo "$(INTERPRETER) $(CURDIR)"; cat $(1); } | cksum | tr -d ' \t
 LOCKS := requirements/core.txt requirements/build.txt requirements/dev.txt
 CORE := $(VENV)/.core-$(call id,$(LOCKS))
 DEV := $(VENV)/.dev-$(call id,$(LOCKS))
+ADAPTERS := $(sort $(notdir $(basename $(wildcard requirements/adapters/*.in))))
+adapter_env = $(VENV)/adapters/$(1)/.ready-$(call id,requirements/adapters/$(1).txt pyproject.toml)
 PACKAGE := $(VENV)/.package-$(call id,pyproject.toml)
 RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --no-input
 
-.PHONY: help demo test test-fast lint bench bench-peers mutants campaign docs lock clean
+.PHONY: help demo test test-fast test-adapters adapters lint bench bench-peers mutants campaign docs lock clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -37,8 +39,16 @@ help:  ## list the targets
 demo: $(PACKAGE)  ## a real 20-step run, killed in step 19 and finished with nothing paid twice (under a minute)
 	@$(RUN)arl demo
 
-test: lint  ## everything that gates: lint, then every test but the campaigns (under 20 minutes)
+test: lint adapters  ## everything that gates: lint, then every test but the campaigns (under 25 minutes)
 	@$(RUN)python -m pytest
+	@$(MAKE) --no-print-directory test-adapters
+
+test-adapters: adapters  ## the adapters, each with its framework, in the framework's own environment
+	@for name in $(ADAPTERS); do echo "adapters: $$name" && \
+	  $(VENV)/adapters/$$name/bin/python -m mypy src/agent_run_ledger/adapters/$$name && \
+	  $(VENV)/adapters/$$name/bin/python -m pytest tests/adapters/$$name || exit 1; done
+
+adapters: $(foreach name,$(ADAPTERS),$(call adapter_env,$(name)))  ## an environment for each framework, pinned and cached
 
 test-fast: $(DEV) $(PACKAGE)  ## the inner loop: unit, contract and house tests (under a minute)
 	@$(RUN)python -m pytest -m "not (slow or fault or campaign)" $(wildcard tests/unit tests/contract tests/house)
@@ -90,6 +100,16 @@ $(PACKAGE): $(CORE)
 	@rm -f $(VENV)/.package-*
 	@$(PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
+
+define make_adapter_env
+$(call adapter_env,$(1)): | $(PACKAGE)
+	@echo "Making $(VENV)/adapters/$(1) with what $(1) needs, about a minute ..."
+	@$(PYTHON) -m venv --clear $(VENV)/adapters/$(1)
+	@$(VENV)/adapters/$(1)/bin/python -m pip install --quiet --no-input --require-hashes -r requirements/adapters/$(1).txt
+	@$(VENV)/adapters/$(1)/bin/python -m pip install --quiet --no-input --no-build-isolation --no-deps --editable .
+	@touch $$@
+endef
+$(foreach name,$(ADAPTERS),$(eval $(call make_adapter_env,$(name))))
 
 $(LOCK_VENV)/uv-$(UV_VERSION):
 	@echo "Making $(LOCK_VENV) with uv $(UV_VERSION), which resolves the lock files ..."

@@ -10,8 +10,12 @@ compile() {
     --no-emit-index-url --no-emit-find-links --no-header --no-annotate "$@" >/dev/null
 }
 
+# The extras that bring no framework. Frameworks pin their own world, so each has an environment of its own.
+small=()
+for extra in numpy otel pandas prometheus prices pydantic; do small+=(--extra "$extra"); done
+
 # The development set decides; the smaller ones are cut out of it, so that no package has two versions.
-compile pyproject.toml --all-extras --group build --group dev -o requirements/dev.txt "$@"
+compile pyproject.toml "${small[@]}" --group build --group dev -o requirements/dev.txt "$@"
 compile pyproject.toml -c requirements/dev.txt -o requirements/core.txt
 compile --group pyproject.toml:build -c requirements/dev.txt -o requirements/build.txt
 
@@ -20,8 +24,13 @@ for wanted in requirements/peers/*.in; do
   compile "$wanted" -o "${wanted%.in}.txt" "$@"
 done
 
-if grep -nE '://|--(index|extra-index|find-links)' requirements/*.txt requirements/peers/*.txt; then
+# The environments of the frameworks have the library's own packages too.
+for wanted in requirements/adapters/*.in; do
+  compile pyproject.toml "$wanted" --group build -o "${wanted%.in}.txt" "$@"
+done
+
+if grep -nE '://|--(index|extra-index|find-links)' requirements/*.txt requirements/peers/*.txt requirements/adapters/*.txt; then
   echo "an address got into a lock file" >&2
   exit 1
 fi
-wc -l requirements/*.txt requirements/peers/*.txt
+wc -l requirements/*.txt requirements/peers/*.txt requirements/adapters/*.txt

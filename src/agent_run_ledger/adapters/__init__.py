@@ -1,0 +1,1 @@
+"""How frameworks let a ledger in: one module each, which imports its framework only when it is used."""
