@@ -187,13 +187,14 @@ def test_growth_compares_the_time_per_recorded_step() -> None:
 def test_a_call_of_a_dynamic_run_is_judged_by_its_ratio_to_a_pipelines_step() -> None:
     def one(step_us: float, safe_us: float, unsafe_us: float) -> dynamic.Round:
         us = {"bare row": 100.0, "pipeline step": 200.0, "pure step": step_us, "safe tool": safe_us}
-        return dynamic.Round(us={**us, "unsafe tool": unsafe_us})
+        return dynamic.Round(us={**us, "unsafe tool": unsafe_us, "safe tool, watched": safe_us + 100})
 
     rounds = [one(300.0, 320.0, 500.0), one(290.0, 310.0, 400.0), one(900.0, 900.0, 440.0)]
-    step, safe, unsafe = dynamic.call_figures(rounds, dropped=1, enough=True)
+    step, safe, unsafe, watched = dynamic.call_figures(rounds, dropped=1, enough=True)
     assert (step.value, step.floor, step.ratio, step.met) == (300.0, 200.0, 1.5, True)
     assert (safe.ratio, safe.met) == (1.6, False)
     assert (unsafe.ratio, unsafe.met) == (2.2, True)
+    assert (watched.ratio, watched.met) == (2.1, None)
     assert step.note == "floor: a step of a pipeline, which takes 2.00 × a bare row; 3 rounds, 1 dropped"
 
 

@@ -26,7 +26,12 @@ from agent_run_ledger.benchmark.work import opened as opened_pipeline
 REPEATABLE = Target(sense=Sense.AT_MOST, limit=1.5, of_ratio=True)
 UNSAFE = Target(sense=Sense.AT_MOST, limit=2.2, of_ratio=True)
 STALL = Target(sense=Sense.AT_MOST, limit=20)
-TARGETS = {Kind.STEP: REPEATABLE, Kind.SAFE: REPEATABLE, Kind.UNSAFE: UNSAFE}
+TARGETS: Mapping[Kind, Target | None] = {
+    Kind.STEP: REPEATABLE,
+    Kind.SAFE: REPEATABLE,
+    Kind.UNSAFE: UNSAFE,
+    Kind.WATCHED: None,
+}
 
 BARE, PIPELINE = "bare row", "pipeline step"
 ORDER = (BARE, PIPELINE, *Kind)
@@ -182,7 +187,7 @@ def _work(path: str, kind: str, calls: int) -> tuple[Callable[[], object], Calla
     if kind == PIPELINE:
         pipeline = opened_pipeline("bench", path, chain(calls))
         return pipeline.execute, pipeline.close
-    ledger = opened(path)
+    ledger = opened(path, watched=kind == Kind.WATCHED)
     return lambda: make_calls(ledger, Kind(kind), calls), ledger.close
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from agent_run_ledger import Misuse, RunLedger
+from agent_run_ledger import LoopDetectorPolicy, Misuse, RunLedger
 from agent_run_ledger.benchmark.work import Result, result
 
 Entered = Callable[[int], None]
@@ -20,11 +20,13 @@ class Kind(StrEnum):
     STEP = "pure step"
     SAFE = "safe tool"
     UNSAFE = "unsafe tool"
+    WATCHED = "safe tool, watched"
 
 
-def opened(path: str) -> RunLedger:
-    """Return a ledger on an existing store that is open, with a run that is new."""
-    ledger = RunLedger("bench", path)
+def opened(path: str, *, watched: bool = False) -> RunLedger:
+    """Return a ledger on an existing store that is open, with a run that is new; `watched`: by the breaker."""
+    policy = LoopDetectorPolicy() if watched else None
+    ledger = RunLedger("bench", path, policy=policy)
     if ledger.bind("bench").state is not None:
         raise Misuse("the run of the benchmark is not new", code="run_exists")
     return ledger
@@ -38,7 +40,7 @@ def make_calls(ledger: RunLedger, kind: Kind, count: int, entered: Entered | Non
             entered(i)
         return result(i)
 
-    call: Any = ledger.step(one) if kind is Kind.STEP else ledger.tool(safe=kind is Kind.SAFE)(one)
+    call: Any = ledger.step(one) if kind is Kind.STEP else ledger.tool(safe=kind is not Kind.UNSAFE)(one)
     previous: Result = {}
     with ledger.run():
         for i in range(count):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from functools import lru_cache
-from itertools import chain, pairwise
+from collections.abc import Iterable, Sequence
+from hashlib import shake_256
+from itertools import chain, compress, pairwise
 from math import sqrt
 from operator import mul
 from typing import Final
@@ -23,6 +23,17 @@ _WORDS: Final = re.compile(r"\w+")
 _ZERO: Final = 8
 _HALVES: Final = tuple(((byte >> 4) - _ZERO, (byte & 15) - _ZERO) for byte in range(256))
 
+_GRAM: Final = 3
+_BUCKET: Final = tuple(
+    shake_256(b"agent-run-ledger/glimpse/v1/bucket/%d" % place).digest(256) for place in range(_GRAM)
+)
+_SIGN: Final = tuple(
+    bytes(byte & 1 for byte in shake_256(b"agent-run-ledger/glimpse/v1/sign/%d" % place).digest(256))
+    for place in range(_GRAM)
+)
+_INVERTED: Final = bytes((1, *bytes(255)))
+_NOTHING: Final = bytes((_ZERO << 4 | _ZERO,)) * (BUCKETS // 2)
+
 Vector = tuple[int, ...]
 
 
@@ -30,32 +41,34 @@ def features(text: str) -> bytes:
     """Return the 3-gram counts of a text in 128 bytes: 256 signed buckets, each clipped to -7..7.
 
     Every 3-gram of UTF-8 bytes goes to one bucket with one sign, so that two 3-grams that meet in a bucket cancel out
-    on average (the signed hashing of Weinberger et al., 2009). Of a text over 768 bytes, the first 512 and last 256.
+    on average (the signed hashing of Weinberger et al., 2009). Both come from tables by byte and place (simple
+    tabulation hashing, Zobrist 1970; Patrascu and Thorup, 2012). Of a text over 768 bytes, the first 512 and last 256.
     """
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) > _HEAD + _TAIL:
         raw = raw[:_HEAD] + raw[-_TAIL:]
+    if len(raw) < _GRAM:
+        return _NOTHING
     held = [_ZERO] * BUCKETS
-    for gram, count in Counter(zip(raw, raw[1:], raw[2:], strict=False)).items():
-        place = _place(gram)
-        if place < 0:
-            held[~place] -= count
-        else:
-            held[place] += count
+    buckets, signs = _hashed(raw, _BUCKET), _hashed(raw, _SIGN)
+    for bucket, count in Counter(compress(buckets, signs)).items():
+        held[bucket] += count
+    for bucket, count in Counter(compress(buckets, signs.translate(_INVERTED))).items():
+        held[bucket] -= count
     if max(held) > _ZERO + _MOST or min(held) < _ZERO - _MOST:
-        held = [min(max(count, _ZERO - _MOST), _ZERO + _MOST) for count in held]
+        for bucket, count in enumerate(held):
+            if not _ZERO - _MOST <= count <= _ZERO + _MOST:
+                held[bucket] = min(max(count, _ZERO - _MOST), _ZERO + _MOST)
     high, low = int.from_bytes(held[::2], "big"), int.from_bytes(held[1::2], "big")
     return (high << 4 | low).to_bytes(BUCKETS // 2, "big")
 
 
-@lru_cache(maxsize=32_768)
-def _place(gram: tuple[int, int, int]) -> int:
-    """Return the bucket of a 3-gram, as it is for a plus and inverted for a minus; fixed for ever, it is stored."""
-    first, second, third = gram
-    mixed = (first * 0x9E3779B1 + second * 0x85EBCA77 + third * 0xC2B2AE3D) & 0xFFFFFFFF
-    mixed ^= mixed >> 15
-    mixed = (mixed * 0x2C1B3C6D) & 0xFFFFFFFF
-    return mixed >> 24 if mixed & 0x800 else ~(mixed >> 24)
+def _hashed(raw: bytes, tables: Sequence[bytes]) -> bytes:
+    """Return one byte for each 3-gram: what the tables have for its three bytes, each in its place, joined by XOR."""
+    mixed, grams = 0, len(raw) - _GRAM + 1
+    for place, table in enumerate(tables):
+        mixed ^= int.from_bytes(raw[place : place + grams].translate(table), "big")
+    return mixed.to_bytes(grams, "big")
 
 
 def vector(packed: bytes) -> Vector:
