@@ -14,6 +14,8 @@ TARGETS = {
     "demo",
     "test",
     "test-fast",
+    "test-adapters",
+    "adapters",
     "lint",
     "bench",
     "bench-peers",
