@@ -8,6 +8,7 @@ import json
 import time
 from pathlib import Path
 
+import orjson
 import pytest
 
 from agent_run_ledger import RunLedger
@@ -196,6 +197,11 @@ def test_a_call_of_a_dynamic_run_is_judged_by_its_ratio_to_a_pipelines_step() ->
     assert (unsafe.ratio, unsafe.met) == (2.2, True)
     assert (watched.ratio, watched.met) == (2.1, None)
     assert step.note == "floor: a step of a pipeline, which takes 2.00 × a bare row; 3 rounds, 1 dropped"
+
+
+def test_a_round_of_calls_can_be_written_as_json(tmp_path: Path) -> None:
+    one = dynamic._round(str(tmp_path), 1, calls=2)
+    assert orjson.loads(orjson.dumps(dataclasses.asdict(one)))["us"].keys() == {*dynamic.ORDER}
 
 
 def test_one_long_stall_of_many_rounds_misses_the_target() -> None:

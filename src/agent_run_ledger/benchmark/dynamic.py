@@ -162,7 +162,7 @@ def transcript_figure(product_ms: Sequence[float], floor_ms: Sequence[float]) ->
 def _round(folder: str, number: int, calls: int) -> Round:
     """Measure every kind, beginning with another one each time."""
     first = number % len(ORDER)
-    return Round(us={kind: _us(folder, kind, calls) for kind in (*ORDER[first:], *ORDER[:first])})
+    return Round(us={str(kind): _us(folder, kind, calls) for kind in (*ORDER[first:], *ORDER[:first])})
 
 
 def _us(folder: str, kind: str, calls: int) -> float:
