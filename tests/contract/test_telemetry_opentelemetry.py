@@ -433,6 +433,18 @@ def test_an_outcome_that_nobody_knows_is_told_apart(new_ledger: New) -> None:
     }
 
 
+def test_a_verdict_of_the_breaker_is_an_event_of_the_attempt(new_ledger: New) -> None:
+    seen = Seen()
+    ledger = new_ledger(observers=[seen.observer])
+    read = ledger.tool(name="read", safe=True)(lambda: "nothing new")
+    with ledger.run():
+        for _ in range(3):
+            read()
+    said = [dict(event.attributes or {}) for event in seen.span("invoke_workflow").events]
+    assert [one["agent_run_ledger.breaker.level"] for one in said] == ["warn", "nudge"]
+    assert {one["agent_run_ledger.breaker.rule"] for one in said} == {"again"}
+
+
 def test_a_usage_that_cannot_be_read_still_ends_the_span(new_ledger: New, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.contract import observer_kit
 

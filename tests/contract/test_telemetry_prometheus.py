@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent_run_ledger import Misuse, RunLedger, RunState, Unavailable
+from agent_run_ledger import LoopDetected, Misuse, RunLedger, RunState, Unavailable
 from agent_run_ledger.kernel.gauges import StoreGauges
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.kernel.usage import Usage
@@ -25,7 +25,7 @@ from tests.contract.run_kit import marks_of, operate, row_of, store_of
 New = Callable[..., RunLedger]
 PAID = {"first": [Usage(input_tokens=100, output_tokens=7, cache_read_tokens=60)], "second": [Usage(output_tokens=5)]}
 LABELS = {
-    "outcome", "type", "disposition", "state", "kind", "file", "le", "step",
+    "outcome", "type", "disposition", "state", "kind", "file", "le", "step", "level",
 }  # fmt: skip
 
 
@@ -322,3 +322,20 @@ def test_outcomes_that_nobody_knows_are_told_apart(new_ledger: New) -> None:
             assert seen.value("unknown_outcomes_total") == 0
     assert seen.value("abandoned_calls_total") == 1
     assert seen.value("unknown_outcomes_total") == 1
+
+
+def test_verdicts_of_the_breaker_are_counted_by_level(new_ledger: New) -> None:
+    seen = Seen()
+    ledger = new_ledger(observers=[seen.observer])
+    read = ledger.tool(name="read", safe=True)(lambda: "nothing new")
+
+    def loop() -> None:
+        with ledger.run():
+            for _ in range(9):
+                read()
+
+    with pytest.raises(LoopDetected):
+        loop()
+    assert [seen.value("breaker_verdicts_total", level=level) for level in ("ok", "warn", "nudge", "quarantine")] == [
+        *(0, 1, 1, 1)
+    ]

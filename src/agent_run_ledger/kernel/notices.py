@@ -80,6 +80,22 @@ class CallConcluded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallJudged:
+    """The breaker found that a call repeats earlier ones; its record, which is committed, says so.
+
+    `level`: "warn", "nudge" or "quarantine"; `rule` and `count` of `limit` as in `kernel.loops.Verdict`.
+    """
+
+    attempt: AttemptOpened
+    step: str
+    record_id: int
+    level: str
+    rule: str
+    count: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallUnrecorded:
     """A body ran in this attempt, and when the attempt ended no record of it was known to be committed.
 
@@ -115,4 +131,4 @@ class AttemptEnded:
     error: BaseException | None
 
 
-Notice = AttemptOpened | CallRestored | CallConcluded | CallUnrecorded | CommitMade | AttemptEnded
+Notice = AttemptOpened | CallRestored | CallConcluded | CallJudged | CallUnrecorded | CommitMade | AttemptEnded

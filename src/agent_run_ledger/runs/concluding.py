@@ -77,6 +77,8 @@ class Concluding:
             written = self._record(call, started, ended, judged, again=again)
             if breaker is not None and judged is not None:
                 breaker.landed(written.record_ids[0])
+                if self._watch is not None and judged.verdict.level is not Level.OK:
+                    self._watch.judged(call.step.name, written.record_ids[0], judged.verdict)
         why = stopped(self._run_id, written)
         if why is not None:
             raise why

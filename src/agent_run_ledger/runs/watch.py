@@ -11,12 +11,14 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.kernel.loops import Verdict
 from agent_run_ledger.kernel.notices import (
     AbandonedCall,
     AttemptEnded,
     AttemptOpened,
     CallBegun,
     CallConcluded,
+    CallJudged,
     CallRestored,
     CallUnrecorded,
     CommitMade,
@@ -118,6 +120,20 @@ class Watch:
                     again=ending.again,
                 )
             )
+
+    def judged(self, step: str, record_id: int, verdict: Verdict) -> None:
+        """The breaker said this of a call whose record is committed."""
+        self._tell(
+            CallJudged(
+                attempt=self.attempt,
+                step=step,
+                record_id=record_id,
+                level=verdict.level.name.lower(),
+                rule=verdict.rule,
+                count=verdict.count,
+                limit=verdict.limit,
+            )
+        )
 
     def ended(self, error: BaseException | None) -> None:
         """The attempt gave the run back; what is not known to be recorded is told as such."""

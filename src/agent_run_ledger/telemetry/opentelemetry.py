@@ -14,6 +14,7 @@ from agent_run_ledger.kernel.notices import (
     AttemptOpened,
     CallBegun,
     CallConcluded,
+    CallJudged,
     CallRestored,
     CallUnrecorded,
     Notice,
@@ -98,6 +99,8 @@ class OpenTelemetry:
                 self._restored(notice)
             case CallConcluded():
                 self._concluded(notice)
+            case CallJudged():
+                self._judged(notice)
             case CallUnrecorded():
                 self._unrecorded(notice)
             case AttemptEnded():
@@ -165,6 +168,12 @@ class OpenTelemetry:
             body.span.set_attribute(names.STEP_AGAIN, concluded.again)
             self._mark_failed(body.span, concluded.error)
         self._end(body, concluded.usage)
+
+    def _judged(self, judged: CallJudged) -> None:
+        span = self._attempts.get(judged.attempt)
+        if span is not None:
+            said = {names.VERDICT_LEVEL: judged.level, names.VERDICT_RULE: judged.rule}
+            span.add_event(names.VERDICT_EVENT, {names.STEP: judged.step, names.RECORD_ID: judged.record_id, **said})
 
     def _unrecorded(self, unrecorded: CallUnrecorded) -> None:
         body = self._bodies.pop(unrecorded.call, None)

@@ -14,6 +14,7 @@ from agent_run_ledger.kernel.notices import (
     AttemptOpened,
     CallBegun,
     CallConcluded,
+    CallJudged,
     CallRestored,
     CallUnrecorded,
     CommitMade,
@@ -96,6 +97,8 @@ class Prometheus:
                 self._add_tokens("replayed", notice.read_usage())
             case CallConcluded():
                 self._concluded(notice)
+            case CallJudged():
+                self._verdicts.labels(notice.level).inc()
             case CallUnrecorded():
                 self._unrecorded.inc()
                 self._add_tokens("uncertain", notice.usage)
@@ -123,6 +126,9 @@ class Prometheus:
         self._abandoned = self._counter("abandoned_calls", "Calls found begun and not concluded by a later attempt.")
         self._unknown = self._counter("unknown_outcomes", "Those of them that may not be repeated: a person must look.")
         self._unrecorded = self._counter("unrecorded_calls", "Calls whose body ran in vain: no record is known to be.")
+        self._verdicts = self._counter(
+            "breaker_verdicts", "Calls that repeat others: warn, nudge, quarantine.", "level"
+        )
         self._retries = self._counter("retries", "Failures after which the step was to be tried again.")
         self._commits = self._counter("commits", "Commits of attempts: committed, failed.", "outcome")
         self._duration = self._histogram(
