@@ -11,7 +11,7 @@ import pytest
 from agent_run_ledger import LedgerError, Refused, RunBusy, RunLedger, Step
 from agent_run_ledger.kernel.record import RecordKind as K
 from agent_run_ledger.kernel.states import RunEvent
-from agent_run_ledger.runs import attempt
+from agent_run_ledger.runs import attempt, execute
 from agent_run_ledger.runs import erase as erasing
 from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.testing import check_ledger
@@ -107,7 +107,8 @@ def test_a_run_that_was_erased_since_it_was_looked_at_is_not_begun(
 ) -> None:
     program = Program(new_ledger, stops_at="fetch", crash=True).stopped()
     program.erase()
-    monkeypatch.setattr(attempt, "refuse_changed", lambda *_: None)  # it looked before the erasure
+    for module, look in ((attempt, "refuse_changed"), (execute, "refuse_dynamic")):
+        monkeypatch.setattr(module, look, lambda *_: None)  # it looked before the erasure
     before = store_of(program.ledger).reader().head().size
     with pytest.raises(Refused) as caught:
         program.execute()
