@@ -108,7 +108,7 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
     assert listed("runs") == {
         "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel",
     }  # fmt: skip
-    assert listed("breaker") == {"eval"}
+    assert listed("breaker") == {"eval", "explain"}
     assert "..." not in arl("--help").out.split("Commands:")[1]
 
 

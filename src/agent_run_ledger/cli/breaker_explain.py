@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.options import Db, Json, RunId
 from agent_run_ledger.cli.output import new_table, note, print_json, show, text
 from agent_run_ledger.cli.runs_list import state_words
-from agent_run_ledger.ledger.verdicts import CallVerdict, verdicts_of
-from agent_run_ledger.ledger.views import require_run
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.verdicts import CallVerdict
 
 _STYLES = {"ok": "", "warn": "yellow", "nudge": "bold yellow", "quarantine": "bold red"}
 
@@ -19,6 +21,8 @@ def breaker_explain(run: RunId, db: Db = None, as_json: Json = False) -> None:
     which earlier calls that rests. Everything is judged once more from the log; where a record says something else,
     that is shown."""
     from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.ledger.verdicts import verdicts_of
+    from agent_run_ledger.ledger.views import require_run
 
     with reading(db) as store:
         row = require_run(store.reader(), run)
