@@ -65,6 +65,9 @@ MUST_TRIP: dict[str, list[Call]] = {
         )
         for i in range(9)
     ],
+    "durations as clocks write them": [
+        call("bash", f"nothing to do, real 0m{i}.234s, elapsed 0:00:{10 + i}.12", command="time make") for i in range(9)
+    ],
     "generated names and line numbers": [
         call("bash", f"line {40 + i}: mvn: not found in /tmp/{0xABC1DE00 + i:x}", command="mvn test") for i in range(9)
     ],
@@ -105,6 +108,19 @@ MUST_PASS: dict[str, list[Call]] = {
         call("customer", error=f"customer CUST-{i:06} not found", customer_id=f"CUST-{i:06}") for i in range(20)
     ],
     "iteration over candidates": [call("shell", "False\n", command=f"check md5 of 'password{i}'") for i in range(20)],
+    "iteration over numbers of which a few in a row are not there": [
+        *[call("customer", error="NotFound: no such customer", customer_id=i) for i in range(5)],
+        call("customer", {"name": prose(1)}, customer_id=5),
+    ],
+    "checks of one row after another": [
+        call("validate", {"valid": True, "errors": [], "warnings": []}, row=i) for i in range(20)
+    ],
+    "inserts that say that there was no error": [
+        call("insert", {"status": "ok", "error": None}, row={"name": prose(i, 3)}) for i in range(20)
+    ],
+    "commands that print nothing": [
+        call("bash", {"stdout": "", "stderr": "", "exit_code": 0}, command=prose(i, 3)) for i in range(20)
+    ],
     "a first look at each of many jobs": [
         call("job", {"state": "running", "since": "monday"}, job=f"{i:08x}") for i in range(20)
     ],
@@ -123,6 +139,7 @@ MUST_PASS: dict[str, list[Call]] = {
     ],
     "a poll that moves": [call("job_status", {"state": "running", "percent": i}, job="j") for i in range(40)],
     "a named poll within its limit": [call("job_status", {"state": "running"}, job="j")] * 12,
+    "a poll named in humps": [call("getJobStatus", {"state": "active"}, job="j")] * 12,
     "a poll known by its answer": [call("fetch_report", {"ready": False}, report="r")] * 12,
     "a poll known by its pause": [call("bash", "no sign of life", command="sleep 60; tail log")] * 12,
     "a declared poll": [Call(tool="seats", arguments={"row": 1}, outcome=prose(1), poll=True)] * 12,
@@ -203,6 +220,23 @@ def test_infrastructure_errors_count_for_no_other_rule_and_not_across_an_answer(
     six = verdicts([bad] * 6)[-1]
     assert (six.level, six.rule, six.transient, six.count) == (Level.QUARANTINE, "transient", True, 6)
     assert trip([bad] * 5 + [good] + [bad] * 5) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "HTTPError: 500 Server Error: Internal Server Error for url: https://host/a",
+        "HTTPError: 502 Server Error: Bad Gateway for url: https://host/a",
+        "ConnectError: All connection attempts failed",
+        "RemoteProtocolError: Server disconnected without sending a response.",
+        "gaierror: [Errno -3] Temporary failure in name resolution",
+        "OSError: [Errno 101] Network is unreachable",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "ClientError: An error occurred (ThrottlingException) when calling the Invoke operation: Rate exceeded",
+    ],
+)
+def test_what_the_common_clients_say_of_infrastructure_is_known(error: str) -> None:
+    assert verdicts([call("get", error=error, url="u")] * 6)[-1].rule == "transient"
 
 
 def test_a_failed_look_at_a_job_is_a_loop_unless_the_tool_is_declared_as_a_poll() -> None:

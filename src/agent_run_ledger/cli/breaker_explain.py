@@ -33,7 +33,7 @@ def breaker_explain(run: RunId, db: Db = None, as_json: Json = False) -> None:
             return
         show(text(f"run {row.run_id}  ").append(state_words(row.state, None)))
     if not verdicts:
-        note("no call of a tool was judged: the run made none, or its ledger had policy=None")
+        note("no call of a tool was judged: the run made none, they were erased, or its ledger had policy=None")
         return
     _print(verdicts)
 

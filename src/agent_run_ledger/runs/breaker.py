@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from agent_run_ledger import codecs
@@ -13,10 +13,11 @@ from agent_run_ledger.errors import LedgerError, Misuse, Pending, Vetoed
 from agent_run_ledger.kernel.loops import Call, Detector, Glimpse, Level, Verdict, glimpse_of
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.record import Record, RecordKind
+from agent_run_ledger.kernel.scopes import enclosing_call
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.ports import RunRow, Store, StoredRecord
 from agent_run_ledger.runs.abandoned import after_of, detail_of
-from agent_run_ledger.runs.calls import CallIdentity
+from agent_run_ledger.runs.calls import CallIdentity, parameter
 from agent_run_ledger.runs.endings import Ending
 from agent_run_ledger.runs.later import CallKey, are_siblings
 from agent_run_ledger.runs.reasons import BREAKER, LOOP
@@ -30,6 +31,9 @@ VERDICT: Final = "v"
 
 TURN: Final = "run.turn"
 """The name of the value that `Run.turn` records."""
+
+_GROUPS: Final = 8
+"""Groups within groups of exceptions that are looked into."""
 
 JUDGED: Final = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED, RecordKind.DECISION)
 """The records that verdicts rest on."""
@@ -51,40 +55,67 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A call that was judged: what it is found by, its record, its glimpse, and the record that it was begun after."""
+    """A call that was judged: what it is found by, its glimpse, the record that it was begun after, its attempt, and
+    its record, 0 where that is not known yet."""
 
     key: CallKey
-    record_id: int
     glimpse: Glimpse
     after: int
+    attempt: int
+    record_id: int = 0
 
 
 class Bench:
-    """A detector, and what it was shown. Of a call that was tried again after a restart the last try counts."""
+    """A detector, and what it was shown. Of a call that was tried again the last try counts: after a restart, or in a
+    body that was tried again."""
 
     def __init__(self, policy: LoopDetectorPolicy) -> None:
         self._policy = policy
-        self._shown: dict[object, _Seen | None] = {}
+        self._shown: dict[int, _Seen | None] = {}
+        self._places: dict[CallKey, int] = {}
+        self._place = 0
+        self._next: _Seen | None = None
+        self._replaced: int | None = None
+        self._released = 0
         self._start()
 
-    def judge(self, key: CallKey, glimpse: Glimpse, after: int) -> tuple[Verdict, tuple[int, ...]]:
+    def judge(self, key: CallKey, glimpse: Glimpse, *, after: int, attempt: int) -> tuple[Verdict, tuple[int, ...]]:
         """Return the verdict on the next call, begun after that record, and the earlier records that it rests on."""
-        if key in self._shown:
-            del self._shown[key]
+        if 0 < self._released < attempt:
+            self._released = 0
+            self.turn()
+        place = self._places.get(key)
+        before = None if place is None else self._shown[place]
+        again = before is not None and (before.attempt != attempt or bool(enclosing_call(key[0])))
+        self._replaced = place if again else None
+        if again or self._next is not None:  # the one before was not recorded, and nobody will read of it
             self._show_again()
-        self._next = (key, glimpse, after)
+        self._next = _Seen(key, glimpse, after, attempt)
         return self._observe(key[0], glimpse, after)
 
     def landed(self, record_id: int) -> None:
         """Note the record of the call that was judged last."""
-        key, glimpse, after = self._next
-        self._shown[key] = _Seen(key, record_id, glimpse, after)
-        self._note(key[0], record_id)
+        if self._next is not None:
+            seen, self._next = replace(self._next, record_id=record_id), None
+            if self._replaced is not None:
+                del self._shown[self._replaced]
+                self._replaced = None
+            self._keep(seen)
+            self._places[seen.key] = self._place
+            self._note(seen.key[0], record_id)
 
     def turn(self) -> None:
-        """Begin new counts: the user spoke, or an operator released the run."""
-        self._shown[object()] = None
+        """Begin new counts: the user spoke."""
+        self._keep(None)
         self._detector.turn()
+
+    def released(self, attempt: int) -> None:
+        """Begin new counts with the next attempt: an operator released the run, which this one worked on."""
+        self._released = max(1, attempt)
+
+    def _keep(self, seen: _Seen | None) -> None:
+        self._place += 1
+        self._shown[self._place] = seen
 
     def _start(self) -> None:
         self._detector = Detector(self._policy)
@@ -113,7 +144,9 @@ class Bench:
 
     def _show_again(self) -> None:
         self._start()
-        for seen in self._shown.values():
+        for place, seen in self._shown.items():
+            if place == self._replaced:
+                continue
             if seen is None:
                 self._detector.turn()
             else:
@@ -135,6 +168,7 @@ class Breaker:
         self._row = row
         self._policy = policy
         self._bench: Bench | None = None
+        self._turned = False
 
     def glimpse(self, step: Step[..., Any], identity: CallIdentity, ended: Ending) -> Glimpse | None:
         """Return what will be judged of a call that ended; None for one that is waiting for a decision."""
@@ -145,7 +179,11 @@ class Breaker:
         return glimpse_of(
             Call(
                 tool=step.name,
-                arguments={_plain_name(name): plain(value) for name, value in given.items() if name not in step.ignore},
+                arguments={
+                    _plain_name(name): plain(value)
+                    for name, value in given.items()
+                    if not (step.ignore and parameter(name) in step.ignore)
+                },
                 outcome=None if ended.packed is None or failure is not None else plain(ended.packed.decoded),
                 error=None if failure is None else f"{type(failure).__name__}: {_message(failure)}",
                 vetoed=isinstance(failure, Vetoed),
@@ -154,9 +192,15 @@ class Breaker:
             )
         )
 
+    def prepare(self) -> None:
+        """Read what is on record, unless that was done. Before a body runs, so that no result of one is lost for it."""
+        if self._bench is None:
+            with self.lock:
+                self._on_record()
+
     def judge(self, identity: CallIdentity, glimpse: Glimpse, after: int) -> Judged:
         """Judge a call that was begun after this record, and is to be the next one on record."""
-        verdict, record_ids = self._on_record().judge(identity.key, glimpse, after)
+        verdict, record_ids = self._on_record().judge(identity.key, glimpse, after=after, attempt=self._row.attempt)
         kept: dict[str, object] = {GLIMPSE: b64encode(glimpse.pack()).decode("ascii")}
         said = kept_verdict(verdict, record_ids)
         if said is not None:
@@ -168,15 +212,18 @@ class Breaker:
         self._on_record().landed(record_id)
 
     def turn(self) -> None:
-        """Note that the user spoke: what comes now is counted anew."""
+        """Note that the user spoke: what comes now counts anew. Who records that holds `lock` until this is said."""
         with self.lock:
-            if self._bench is not None:  # else it is read from the record
+            self._turned = True  # it may wait for its commit, and not be on record yet
+            if self._bench is not None:
                 self._bench.turn()
 
     def _on_record(self) -> Bench:
         if self._bench is None:
             bench = Bench(self._policy)
             show_all(bench, self._store.reader().records(self._row.row_id, kinds=JUDGED))
+            if self._turned:
+                bench.turn()
             self._bench = bench
         return self._bench
 
@@ -186,14 +233,17 @@ def show_all(bench: Bench, records: Iterable[StoredRecord]) -> None:
     for stored in records:
         glimpse = show(bench, stored)
         if glimpse is not None:
-            bench.judge(key_of(stored.record), glimpse, after_of(stored.record))
+            bench.judge(key_of(stored.record), glimpse, after=after_of(stored.record), attempt=stored.record.attempt)
             bench.landed(stored.record_id)
 
 
 def show(bench: Bench, stored: StoredRecord) -> Glimpse | None:
     """Return the glimpse that a record keeps; show the bench what begins new counts, and return None."""
     record = stored.record
-    if record.name == (str(RunEvent.RELEASE) if record.kind is RecordKind.DECISION else TURN):
+    if record.kind is RecordKind.DECISION:
+        if record.name == RunEvent.RELEASE:
+            bench.released(record.attempt)
+    elif record.name == TURN:
         bench.turn()
     packed = detail_of(record).get(GLIMPSE)
     return _unpacked(packed, stored) if isinstance(packed, str) else None
@@ -252,7 +302,7 @@ def plain(value: object) -> object:
     if codecs.is_plain(value):
         return value
     try:
-        return codecs.tree(value)
+        return codecs.tree(value, finite=False)
     except LedgerError:
         return f"<{type(value).__name__}>"
 
@@ -262,11 +312,16 @@ def _plain_name(name: str) -> str:
     return name.split(".", 1)[1] if name.startswith("**") and "." in name else name
 
 
-def _message(failure: Exception) -> str:
+def _message(failure: BaseException, deep: int = 0) -> str:
+    """Return what an exception says, and of a group what those in it say."""
     try:
-        return str(failure)
+        said = str(failure)
     except Exception:  # a __str__ of others may raise anything
-        return ""
+        said = ""
+    if not isinstance(failure, BaseExceptionGroup) or deep > _GROUPS:
+        return said
+    inner = cast("BaseExceptionGroup[BaseException]", failure).exceptions
+    return "; ".join((said, *(f"{type(one).__name__}: {_message(one, deep + 1)}" for one in inner)))
 
 
 def _unpacked(packed: str, stored: StoredRecord) -> Glimpse:

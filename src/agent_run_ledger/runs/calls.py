@@ -154,7 +154,7 @@ def identify_call(
     given = Given(bound)
     arguments: dict[str, bytes] = {}
     for name, value in bound.items():
-        if step.ignore and _parameter(name) in step.ignore:
+        if step.ignore and parameter(name) in step.ignore:
             continue
         try:
             if type(value) is list:
@@ -165,7 +165,7 @@ def identify_call(
                 arguments[name] = _digest(name, value, cache)
         except LedgerError as error:
             error.message = f"step {step.name!r}, argument {name!r}: {error.message}"
-            way_out = f"pass an id instead, or name the parameter in ignore=[{_parameter(name)!r}]"
+            way_out = f"pass an id instead, or name the parameter in ignore=[{parameter(name)!r}]"
             error.hint = f"{error.hint}; {way_out}" if error.hint else way_out
             raise
     identity = identify(step, arguments, environment)
@@ -211,7 +211,7 @@ def _digest(name: str, value: object, cache: codecs.DigestCache) -> bytes:
     return cache.digest(value)
 
 
-def _parameter(name: str) -> str:
+def parameter(name: str) -> str:
     """Return the parameter that a bound argument belongs to: itself, that of "*rest" or that of "**options.key"."""
     return name.removeprefix("**").split(".", 1)[0] if name.startswith("**") else name.removeprefix("*")
 

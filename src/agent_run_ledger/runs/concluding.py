@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -22,6 +21,7 @@ from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.endings import Ending, ending_of, may_try_again
 from agent_run_ledger.runs.history import History, key_of
 from agent_run_ledger.runs.journal import Batch, Concluded, Loop, Started, Written
+from agent_run_ledger.runs.nudges import Nudges
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.steps import Step
 from agent_run_ledger.runs.stopped import stopped
@@ -57,7 +57,7 @@ class Concluding:
         self._digests = digests
         self._scope_within = scope_within
         self.breaker = breaker
-        self.nudges: deque[str] = deque()
+        self.nudges = Nudges()
 
     def conclude(self, call: OpenCall, started: Started, outcome: Outcome) -> Answer:
         """Record how a body ended and return what its caller gets. LoopDetected where that shows a loop."""
@@ -70,15 +70,17 @@ class Concluding:
         breaker = self.breaker if call.step.watched and not again else None
         glimpse = None if breaker is None else breaker.glimpse(call.step, call.identity, ended)
         with breaker.lock if breaker is not None else nullcontext():
-            judged = None
+            judged, told = None, None
             if breaker is not None and glimpse is not None:
                 judged = breaker.judge(call.identity, glimpse, started.after)
-                ended = self._told(call.step, ended, judged)
+                ended, told = self._told(call.step, ended, judged)
             written = self._record(call, started, ended, judged, again=again)
             if breaker is not None and judged is not None:
                 breaker.landed(written.record_ids[0])
                 if self._watch is not None and judged.verdict.level is not Level.OK:
                     self._watch.judged(call.step.name, written.record_ids[0], judged.verdict)
+                if told is not None:
+                    self.nudges.add(call.identity.scope, written.record_ids[0], told)
         why = stopped(self._run_id, written)
         if why is not None:
             raise why
@@ -113,22 +115,21 @@ class Concluding:
         call.marked = isinstance(error, Unavailable)  # nothing was written: its start still stands
         self._commits.halt(error, call.frame)
 
-    def _told(self, step: Step[..., Any], ended: Ending, judged: Judged) -> Ending:
-        """Return the ending with what the agent is told: in the text that it reads, else it waits in `nudges`."""
+    def _told(self, step: Step[..., Any], ended: Ending, judged: Judged) -> tuple[Ending, str | None]:
+        """Return the ending with what the agent is told in the text that it reads, else what waits in `nudges`."""
         level = judged.verdict.level
         if level is not Level.OK:
             log.warning("run %r, tool %r: %s", self._run_id, step.name, judged.verdict.words())
         if level is not Level.NUDGE:
-            return ended
+            return ended, None
         text = nudge(step.name, cast("dict[str, Any]", judged.kept[VERDICT]))
-        if ended.failure is None and ended.packed is not None and type(ended.packed.decoded) is str:
+        if ended.failure is None and ended.packed is not None and _is_prose(ended.packed.decoded):
             try:
                 whole = codecs.pack(f"{ended.packed.decoded}\n\n{text}", limit_bytes=self._context.limit_bytes)
-                return replace(ended, packed=whole)
+                return replace(ended, packed=whole), None
             except Unstorable:  # no room for it
                 pass
-        self.nudges.append(text)
-        return ended
+        return ended, text
 
     def _warn_of_changes(self, call: OpenCall) -> None:
         given = call.identity.given
@@ -139,6 +140,8 @@ class Concluding:
 
     def _note(self, call: OpenCall, item: Concluded, written: Written) -> None:
         identity, after, record_id = call.identity, item.started.after, written.record_ids[0]
+        if call.inner.used:
+            self.nudges.forget_within(self._scope_within(identity))
         with self._history.lock:
             if item.record.kind is not RecordKind.RESULT:
                 self._history.note_error(identity.key, record_id, item.record.kind, after)
@@ -152,3 +155,8 @@ class Concluding:
         return backoff_s(
             tries, base_s=step.retry_base_s, cap_s=step.retry_cap_s, fraction=self._context.entropy.fraction()
         )
+
+
+def _is_prose(value: object) -> bool:
+    """Return whether a value is a text that a sentence can stand behind: none that a program may parse."""
+    return type(value) is str and value.lstrip()[:1] not in ("{", "[", "<", '"')

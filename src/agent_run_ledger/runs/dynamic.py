@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -25,6 +25,7 @@ from agent_run_ledger.ports import RecordKey
 from agent_run_ledger.runs.arguments import bind_arguments, call_key
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
+from agent_run_ledger.runs.breaker import TURN
 from agent_run_ledger.runs.called_steps import CalledSteps
 from agent_run_ledger.runs.calls import CallIdentity, identify_call
 from agent_run_ledger.runs.commits import Commits
@@ -227,7 +228,7 @@ class DynamicSession:
         find = partial(self._find, identity, b"", repeatable=True, shared=False, later=in_background)
         found = self._commits.guarded(find, frame)
         if found.key is not None:
-            return cast(T, self._load(found.key))
+            return cast(T, self._load(found.key, frame.scope))
         if self._journal is None:
             raise self.halt(self._completed(name, []), frame)
         place = CURRENT.set(None)  # a step called in there would be asked for in no restart
@@ -253,17 +254,20 @@ class DynamicSession:
             raise
         return cast(T, packed.decoded)
 
-    def turn(self) -> None:
-        """Begin new counts of repetitions: the user spoke, which is on record."""
-        if self._concluding.breaker is not None:
-            self._concluding.breaker.turn()
+    def turn(self, frame: Frame, *, in_background: bool) -> None:
+        """Record that the user spoke, which begins new counts of repetitions; one that is restored began them then."""
+        made: list[None] = []
+        breaker = self._concluding.breaker
+        with breaker.lock if breaker is not None else nullcontext():  # or a call could be judged by it, and lie before
+            try:
+                self.value(frame, TURN, lambda: made.append(None), in_background=in_background)
+            finally:
+                if made and breaker is not None:  # also where it waits for a later commit
+                    breaker.turn()
 
-    def next_nudge(self) -> str | None:
-        """Return the next text for the agent that no result carries, None where there is none."""
-        try:
-            return self._concluding.nudges.popleft()
-        except IndexError:
-            return None
+    def next_nudge(self, frame: Frame) -> str | None:
+        """Return the next text for the agent of this frame's body that no result carries, None where there is none."""
+        return self._concluding.nudges.take(frame.scope)
 
     def write_values(self) -> None:
         """Return when every value that was handed out is committed."""
@@ -354,11 +358,11 @@ class DynamicSession:
             self._commits.settle(identity.key)
         found = self._find(identity, step.code, repeatable=step.repeatable, shared=call.shared)
         if found.fate is Fate.RESTORE and found.key is not None:
-            return Answer(value=self._load(found.key))
+            return Answer(value=self._load(found.key, identity.scope))
         if found.fate is Fate.RAISE:
             error, told = self._history.error(found.record_id)
             if told is not None:
-                self._concluding.nudges.append(told)
+                self._concluding.nudges.add(identity.scope, found.record_id, told)
             return Answer(error=error)
         if found.fate is Fate.PART:
             return Answer(value=self.opened.load(found.record_id), part=True)
@@ -383,10 +387,10 @@ class DynamicSession:
             self._history.recorded.check_the_others()
         return found
 
-    def _load(self, key: RecordKey) -> Any:
+    def _load(self, key: RecordKey, scope: bytes) -> Any:
         value, told = self.opened.recall(key.record_id)
         if told is not None and not (type(value) is str and value.endswith(told)):
-            self._concluding.nudges.append(told)
+            self._concluding.nudges.add(scope, key.record_id, told)
         with self._lock:
             self._used.add(key.record_id)
         if self._watch is not None:
@@ -417,6 +421,8 @@ class DynamicSession:
 
     def _start(self, call: OpenCall, tries: int) -> None:
         journal = self._commits.journal
+        if self._concluding.breaker is not None and call.step.watched:
+            self._concluding.breaker.prepare()
         lane = self._commits.take_lane()
         started = journal.started(lane, 0, call.identity, tries, call.step.reserves)
         started.repeatable, started.after = call.step.repeatable, self.last_id

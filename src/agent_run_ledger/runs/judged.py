@@ -55,7 +55,9 @@ def judged_calls(reader: Reader, row: RunRow) -> Iterator[JudgedCall]:
         glimpse = None if bench is None else show(bench, stored)
         if bench is None or glimpse is None:
             continue
-        verdict, record_ids = bench.judge(key_of(stored.record), glimpse, after_of(stored.record))
+        verdict, record_ids = bench.judge(
+            key_of(stored.record), glimpse, after=after_of(stored.record), attempt=stored.record.attempt
+        )
         bench.landed(stored.record_id)
         said = cast("Mapping[str, Any] | None", detail_of(stored.record).get(VERDICT))
         yield JudgedCall(stored=stored, number=number, verdict=verdict, record_ids=record_ids, said=said)

@@ -10,7 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.runs.branches import Job, check_limit, each, in_threads, on_loop, wrapped
-from agent_run_ledger.runs.breaker import TURN
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.dynamic import DynamicSession
 from agent_run_ledger.runs.frames import Frame
@@ -88,16 +87,16 @@ class Run:
 
     def turn(self) -> None:
         """Note that a person spoke to the agent: the breaker counts repetitions anew from here on. Recorded."""
-        self._value(TURN, _nothing)
-        self._session.turn()
+        self._session.turn(self._frame(), in_background=self._is_on_loop())
 
     def nudge(self) -> str | None:
         """Return what the breaker has to tell the agent that no result carries: each text once, then None.
 
         A tool's text carries its own nudge. For a tool that returns other values, or raised, put this in front of the
-        model before it is asked again. The same at every restart, where calls are not made at once.
+        model before it is asked again. In the body of a call it returns what is to be said of the calls made there.
+        The same at every restart, where it is asked for when the calls that were made at once have ended.
         """
-        return self._session.next_nudge()
+        return self._session.next_nudge(self._frame())
 
     def _value(self, name: str, fn: Callable[[], T]) -> T:
         return self._session.value(self._frame(), name, fn, in_background=self._is_on_loop())
@@ -138,7 +137,3 @@ class Run:
                 hint="carry it into a thread of your own by run.map or run.wrap",
             )
         return place if isinstance(place, Frame) and place.session is self._session else self._session.root
-
-
-def _nothing() -> None:
-    """The value of a turn."""

@@ -142,7 +142,7 @@ def _flags(call: Call, given: str, line: str) -> int:
         flags |= DONE
     elif not line:
         flags |= SILENT
-    elif len(line) <= signs.SMALL:
+    elif signs.is_small(line):
         flags |= SMALL
     if call.vetoed:
         flags |= VETOED

@@ -87,8 +87,9 @@ def unchanged(then: Glimpse, now: Glimpse) -> bool:
 
 
 def same_input(then: Glimpse, now: Glimpse) -> bool:
-    """Whether two inputs of a tool are equal, or differ in numbers only while the outcome is no small one."""
-    return then.tool == now.tool and (then.given == now.given or (then.form == now.form and not now.flags & SLIM))
+    """Whether two inputs of a tool are equal, or differ in numbers only while the outcome is a content."""
+    content = not now.flags & (SLIM | flag.FAILED)
+    return then.tool == now.tool and (then.given == now.given or (then.form == now.form and content))
 
 
 def _equal(then: Glimpse, now: Glimpse) -> bool:
