@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-SMALL: Final = 24
+SMALL: Final = 48
 """Characters up to which an answer is a verdict (`False`, `0`, `incorrect`) more than a content."""
 
 _TRANSIENT: Final = re.compile(
