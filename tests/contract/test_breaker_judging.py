@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import (
+    Budget,
+    BudgetExceeded,
     LoopDetected,
     LoopDetectorPolicy,
     Misuse,
     Run,
+    RunCancelled,
     RunLedger,
     Tool,
 )
@@ -229,3 +233,61 @@ def test_check_ledger_finds_a_verdict_that_the_log_does_not_lead_to(
     agent.ledger.close()
     with pytest.raises(LedgerBroken, match="its verdict is not what the log leads to"):
         check_ledger(agent.path)
+
+
+def test_what_runs_while_the_run_is_stopped_ends_and_its_result_is_kept(agent: Agent) -> None:
+    """Nothing that was begun is cut off: a tool that may not be repeated has its outcome on record."""
+    over = threading.Event()
+
+    def wait(count: int, arguments: dict[str, Any]) -> str:
+        assert over.wait(30)
+        return f"order {arguments['order']} was written"
+
+    agent.answers["write"] = wait
+
+    def work(which: int) -> None:
+        if not which:
+            agent.write(order=7)
+            return
+        try:
+            for _ in range(12):
+                agent.read(path="/big")
+        finally:
+            over.set()
+
+    stopped(agent, lambda run: run.map(work, range(2)))
+    assert agent.ledger.bind("r1").state == "quarantined"
+    agent.ledger.close()
+    results = {call.stored.record.name: call.stored.record.kind.name for call in judged(agent.path)}
+    assert results == {"write": "RESULT", "read": "RESULT"}
+    check_ledger(agent.path)
+
+
+def test_a_child_that_is_stopped_has_its_calls_in_the_budget_of_its_parent(tmp_path: Path) -> None:
+    agent = Agent(tmp_path / "ledger.db", budget=Budget(max_calls=6))
+    with pytest.raises(LoopDetected):
+        agent_within(agent)
+    assert agent.bodies == ["read"] * 4
+    with pytest.raises(BudgetExceeded):
+        within(agent, lambda _: [agent.find(query=f"question {number}") for number in range(9)])
+    assert agent.bodies.count("find") == 2, "four of the six calls were those of the child"
+
+
+def agent_within(agent: Agent) -> None:
+    with agent.ledger.run(), agent.ledger.run("child"):
+        for _ in range(9):
+            agent.read(path="/big")
+
+
+def test_a_cancel_that_comes_before_a_verdict_wins_and_neither_loses_a_result(agent: Agent) -> None:
+    def ask(_: Run) -> None:
+        for number in range(9):
+            if number == 3:
+                agent.ledger.bind("r1").cancel("enough")
+            agent.read(path="/big")
+
+    with pytest.raises(RunCancelled):
+        within(agent, ask)
+    assert agent.ledger.bind("r1").state == "cancelled"
+    agent.ledger.close()
+    check_ledger(agent.path)
