@@ -109,7 +109,7 @@ class DynamicSession:
     def went_on_from(self, scope: bytes, run_uid: bytes, end_record_id: int) -> bool:
         """Return whether this run went on after a child that was started in this scope had failed."""
         with self._history.lock:
-            return self.over or self._history.handled((scope, "", run_uid, 0), end_record_id)
+            return self._history.handled((scope, "", run_uid, 0), end_record_id)
 
     def note_child_end(self, key: CallKey, after: int, last_id: int) -> None:
         """Note a child that was left: it was begun after one record, and what is begun from now on after its last."""
