@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from agent_run_ledger.errors import Pending
+
 
 class Verdict(StrEnum):
     """What a gate says of a call: it may be made, it waits for a decision, or it may not be made."""
@@ -33,6 +35,14 @@ class Answer:
     verdict: Verdict
     approval_id: str = ""
     reason: str = ""
+
+
+class CallWaits(Pending):
+    """A call of a tool waits for a decision. `approval_id` names what is waited for."""
+
+    def __init__(self, message: str, *, approval_id: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.approval_id = approval_id
 
 
 class Gate(Protocol):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextvars import Token
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from agent_run_ledger.adapters.gate import Gate, ToolRequest, Verdict, allow_all
+from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, ToolRequest, Verdict, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
-from agent_run_ledger.errors import Pending, Vetoed
+from agent_run_ledger.errors import Vetoed
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import Step
@@ -17,6 +18,9 @@ from agent_run_ledger.runs.tools import Tool
 
 Make = Callable[[], Any]
 MakeAsync = Callable[[], Awaitable[Any]]
+MakeChunks = Callable[[], Iterator[Any]]
+MakeChunksAsync = Callable[[], AsyncIterator[Any]]
+WentOnFrom = Callable[[Mapping[str, Any], Any], bool]
 
 
 class Recorder:
@@ -26,7 +30,9 @@ class Recorder:
     restart. A model call goes by its `request`, which must be a projection of meaning made of plain values (role,
     text, tool name, arguments, call id), never a dump of the framework's objects; a tool call by its call id, or where
     there is none by its arguments and its place among equal calls. A tool is called only when its rules and the gate
-    allow it: Vetoed and Pending are raised before anything is started otherwise, the veto on record.
+    allow it: Pending is raised before anything is started, Vetoed as the recorded error of the call, which stands.
+    While a call of a tool waits for its approval no model is asked, whatever the framework made of Pending: Pending is
+    raised again.
 
     `run`: the run to record in where a hook is called in a thread or task that the framework made outside of the
     `with` block's context; else the run of the context is used. Thread-safe.
@@ -43,17 +49,50 @@ class Recorder:
         self._gate = gate
         self._run = run
         self._place: Caller | None = CURRENT.get()
-        self._steps: dict[tuple[str, str, bool, bool], Step[..., Any]] = {}
+        self._steps: dict[tuple[str, str, str, bool], Step[..., Any]] = {}
+        self._waiting: WeakKeyDictionary[Any, dict[tuple[str, str], CallWaits]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def model(self, name: str, request: Mapping[str, Any], make: Make) -> Any:
-        """Return the answer of a model: from the record, or what `make` returns (plain values), recorded."""
-        return self._within(lambda: self._model(name, asynchronous=False)(make, **request))
+    def model(
+        self, name: str, request: Mapping[str, Any], make: Make, *, went_on_from: WentOnFrom | None = None
+    ) -> Any:
+        """Return the answer of a model: from the record, or what `make` returns (plain values), recorded.
 
-    async def amodel(self, name: str, request: Mapping[str, Any], make: MakeAsync) -> Any:
+        `went_on_from`: for frameworks with checkpoints of their own, which go on without asking for earlier answers
+        again: whether a recorded answer (of this name) stands in a request. One that does is no divergence.
+        """
+        self._check_waiting()
+        return self._within(lambda: self._model(name, _ask, went_on_from)(make, **request))
+
+    async def amodel(
+        self, name: str, request: Mapping[str, Any], make: MakeAsync, *, went_on_from: WentOnFrom | None = None
+    ) -> Any:
         """Do what `model` does, on the running event loop."""
-        step = self._model(name, asynchronous=True)
+        self._check_waiting()
+        step = self._model(name, _ask_async, went_on_from)
         return await self._within(lambda: step(make, **request))
+
+    def stream(
+        self, name: str, request: Mapping[str, Any], make: MakeChunks, *, went_on_from: WentOnFrom | None = None
+    ) -> Iterator[Any]:
+        """Yield the chunks of a model's answer (plain values) as they come, recorded when the last one is taken.
+
+        Restored, all come at once. A stream that is left before its end is no record. In one run a name is either
+        one of streams or one of whole answers, which are a stream of one chunk.
+        """
+        self._check_waiting()
+        step = self._model(name, _ask_chunks, went_on_from)
+        chunks: Iterator[Any] = self._within(lambda: step(make, **request))
+        return chunks
+
+    def astream(
+        self, name: str, request: Mapping[str, Any], make: MakeChunksAsync, *, went_on_from: WentOnFrom | None = None
+    ) -> AsyncIterator[Any]:
+        """Do what `stream` does, on the running event loop."""
+        self._check_waiting()
+        step = self._model(name, _ask_chunks_async, went_on_from)
+        chunks: AsyncIterator[Any] = self._within(lambda: step(make, **request))
+        return chunks
 
     def tool(self, name: str, arguments: Mapping[str, Any], make: Make, *, call_id: str = "") -> Any:
         """Return the result of a tool: from the record, or what `make` returns, recorded. Raises what it raised.
@@ -61,44 +100,69 @@ class Recorder:
         An unsafe tool of which nobody can say whether it happened is not called: a result says so (see `Tool`).
         """
         step = self._tool(name, keyed=bool(call_id), asynchronous=False)
-        self._ask(name, arguments, call_id)
-        return self._within(lambda: step(self._allowed(name, make), call_id, **arguments))
+        allowed = self._allowed(make, self._veto(name, arguments, call_id))
+        return self._within(lambda: step(allowed, call_id, **arguments))
 
     async def atool(self, name: str, arguments: Mapping[str, Any], make: MakeAsync, *, call_id: str = "") -> Any:
         """Do what `tool` does, on the running event loop."""
         step = self._tool(name, keyed=bool(call_id), asynchronous=True)
-        self._ask(name, arguments, call_id)
-        allowed = self._allowed_async(name, make)
+        allowed = self._allowed_async(make, self._veto(name, arguments, call_id))
         return await self._within(lambda: step(allowed, call_id, **arguments))
 
-    def _ask(self, name: str, arguments: Mapping[str, Any], call_id: str) -> None:
-        request = ToolRequest(run_id=self._run_id(), tool=name, arguments=arguments, call_id=call_id)
-        answer = self._gate(request)
+    @property
+    def gated(self) -> bool:
+        """Whether a gate was given: without one every call is allowed."""
+        return self._gate is not allow_all
+
+    def ask(self, name: str, arguments: Mapping[str, Any], *, call_id: str = "") -> Answer:
+        """Return what the gate says of a call now: for a framework that pauses before it calls a tool."""
+        return self._gate(ToolRequest(run_id=self._run_id(), tool=name, arguments=arguments, call_id=call_id))
+
+    def _veto(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
+        """Return why a call may not be made, empty where it may. CallWaits where nobody has decided."""
+        answer = self.ask(name, arguments, call_id=call_id)
         if answer.verdict is Verdict.PENDING:
-            raise Pending(f"the call of {name!r} waits for approval {answer.approval_id!r}", hint=answer.reason)
+            said = f"the call of {name!r} waits for approval {answer.approval_id!r}"
+            waits = CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
+            with self._lock:
+                self._waiting.setdefault(self._session(), {})[name, call_id] = waits
+            raise waits
+        self.waits_elsewhere(name, call_id)
         if answer.verdict is Verdict.DENIED:
-            raise Vetoed(f"the call of {name!r} was refused: {answer.reason or 'it may not be made'}")
-
-    def _allowed(self, name: str, make: Make) -> Make:
+            return f"the call of {name!r} was refused: {answer.reason or 'it may not be made'}"
         deny = self.rules.of(name).deny
+        return f"tool {name!r} may not be called: {deny}" if deny else ""
 
+    def waits_elsewhere(self, name: str, call_id: str) -> None:
+        """Let models be asked again: the framework itself waits for this call's approval, or it waits no more."""
+        with self._lock:
+            self._waiting.get(self._session(), {}).pop((name, call_id), None)
+
+    def _check_waiting(self) -> None:
+        with self._lock:
+            waiting = [*self._waiting.get(self._session(), {}).values()]
+        if waiting:
+            first = waiting[0]
+            raise CallWaits(first.message, approval_id=first.approval_id, hint=first.hint)
+
+    def _allowed(self, make: Make, veto: str) -> Make:
         def refused() -> Any:
-            raise Vetoed(f"tool {name!r} may not be called: {deny}")
+            raise Vetoed(veto)
 
-        return refused if deny else make
+        return refused if veto else make
 
-    def _allowed_async(self, name: str, make: MakeAsync) -> MakeAsync:
-        deny = self.rules.of(name).deny
-
+    def _allowed_async(self, make: MakeAsync, veto: str) -> MakeAsync:
         async def refused() -> Any:
-            raise Vetoed(f"tool {name!r} may not be called: {deny}")
+            raise Vetoed(veto)
 
-        return refused if deny else make
+        return refused if veto else make
 
     def _run_id(self) -> str:
-        place = CURRENT.get() or self._place
-        session = getattr(place, "session", None)
-        return self._run.id if self._run is not None else str(getattr(session, "run_id", ""))
+        return self._run.id if self._run is not None else str(getattr(self._session(), "run_id", ""))
+
+    def _session(self) -> Any:
+        """The attempt that is recorded in here; outside of a run the recorder itself."""
+        return getattr(CURRENT.get() or self._place, "session", self)
 
     def _within(self, act: Callable[[], Any]) -> Any:
         """Act where steps can be called: in the run of this context, or in the one that this recorder was made in."""
@@ -110,30 +174,34 @@ class Recorder:
         finally:
             CURRENT.reset(token)
 
-    def _model(self, name: str, *, asynchronous: bool) -> Step[..., Any]:
-        body: Any = _ask_async if asynchronous else _ask
-        return self._step(
-            ("model", name, asynchronous, False), lambda: Step(body, name=name, ignore=["make"], interchangeable=True)
-        )
+    def _model(self, name: str, body: Callable[..., Any], went_on_from: WentOnFrom | None) -> Step[..., Any]:
+        def build() -> Step[..., Any]:
+            step: Step[..., Any] = Step(body, name=name, ignore=["make"], interchangeable=True)
+            step.went_on_from = went_on_from
+            return step
+
+        return self._step(("model", name, body.__name__, False), build)
 
     def _tool(self, name: str, *, keyed: bool, asynchronous: bool) -> Step[..., Any]:
-        rules = self.rules.of(name)
         body: Any = _call_async if asynchronous else _call
-        return self._step(
-            ("tool", name, asynchronous, keyed),
-            lambda: Tool(
-                body,
-                name=name,
-                safe=rules.safe,
-                poll=rules.poll,
-                volatile=rules.volatile,
-                ignore=["make", "call_id"],
-                key="{call_id}" if keyed else None,
-                interchangeable=not keyed,
-            ),
-        )
+        return self._step(("tool", name, body.__name__, keyed), lambda: self._build_tool(name, body, keyed=keyed))
 
-    def _step(self, key: tuple[str, str, bool, bool], build: Callable[[], Step[..., Any]]) -> Step[..., Any]:
+    def _build_tool(self, name: str, body: Callable[..., Any], *, keyed: bool) -> Step[..., Any]:
+        rules = self.rules.of(name)
+        tool: Tool[..., Any] = Tool(
+            body,
+            name=name,
+            safe=rules.safe,
+            poll=rules.poll,
+            volatile=rules.volatile,
+            ignore=["make", "call_id"],
+            key="{call_id}" if keyed else None,
+            interchangeable=not keyed,
+        )
+        tool.beside = keyed
+        return tool
+
+    def _step(self, key: tuple[str, str, str, bool], build: Callable[[], Step[..., Any]]) -> Step[..., Any]:
         with self._lock:
             if key not in self._steps:
                 self._steps[key] = build()
@@ -149,6 +217,15 @@ def _ask(make: Make, /, **request: Any) -> Any:
 
 async def _ask_async(make: MakeAsync, /, **request: Any) -> Any:
     return await make()
+
+
+def _ask_chunks(make: MakeChunks, /, **request: Any) -> Iterator[Any]:
+    yield from make()
+
+
+async def _ask_chunks_async(make: MakeChunksAsync, /, **request: Any) -> AsyncIterator[Any]:
+    async for chunk in make():
+        yield chunk
 
 
 def _call(make: Make, call_id: str, /, **arguments: Any) -> Any:

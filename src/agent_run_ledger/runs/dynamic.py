@@ -356,7 +356,7 @@ class DynamicSession:
         identity, step = call.identity, call.step
         if not step.repeatable and not self.over:
             self._commits.settle(identity.key)
-        found = self._find(identity, step.code, repeatable=step.repeatable, shared=call.shared)
+        found = self._find(identity, step.code, repeatable=step.repeatable, shared=call.shared, beside=step.beside)
         if found.fate is Fate.RESTORE and found.key is not None:
             return Answer(value=self._load(found.key, identity.scope))
         if found.fate is Fate.RAISE:
@@ -376,13 +376,10 @@ class DynamicSession:
         self._start(call, 1)
         return None
 
-    def _find(
-        self, identity: CallIdentity, code: bytes, *, repeatable: bool, shared: bool, later: bool = False
-    ) -> Found:
+    def _find(self, identity: CallIdentity, code: bytes, *, later: bool = False, **how: bool) -> Found:
+        """Look a call up; `how`: what `History.find` is to know of it."""
         with self._history.lock:
-            found = self._history.find(
-                identity, code=code, repeatable=repeatable, shared=shared, complete=self._journal is None
-            )
+            found = self._history.find(identity, code=code, complete=self._journal is None, **how)
         if found.fate not in (Fate.RESTORE, Fate.UNKNOWN) and not later:
             self._history.recorded.check_the_others()
         return found
@@ -404,12 +401,24 @@ class DynamicSession:
             if self._history.was_begun(identity.key):
                 return []
             unused = self._history.recorded.unconsumed(identity.scope, identity.name)
+        unused = [record_id for record_id in unused if not self._passed_over(call, record_id)]
         if not unused:
             return []
         difference = difference_from(self.context.store, unused, identity, self.context.clock.now_ms())
         if self._journal is not None and (call.step.on_change or self._on_change) is OnChange.REFUSE:
             raise diverged_call(self.run_id, call.step.name, difference)
         return list(difference.paths)
+
+    def _passed_over(self, call: OpenCall, record_id: int) -> bool:
+        """Return whether the caller went on from a result that no call has asked for, and note that it was used."""
+        went_on_from = call.step.went_on_from
+        if went_on_from is None or not went_on_from(call.body.kwargs, self.opened.load(record_id)):
+            return False
+        with self._history.lock:
+            self._history.recorded.pass_over(call.identity.scope, call.identity.name, record_id)
+        with self._lock:
+            self._used.add(record_id)
+        return True
 
     def _completed(self, name: str, paths: list[str]) -> Refused:
         changed = f": {', '.join(paths)} changed" if paths else ""

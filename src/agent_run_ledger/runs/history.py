@@ -90,18 +90,28 @@ class History:
         if row is not None:
             self._read(row)
 
-    def find(self, identity: CallIdentity, *, code: bytes, repeatable: bool, shared: bool, complete: bool) -> Found:
+    def find(
+        self,
+        identity: CallIdentity,
+        *,
+        code: bytes,
+        repeatable: bool,
+        shared: bool,
+        complete: bool,
+        beside: bool = False,
+    ) -> Found:
         """Return what to do with a call.
 
         `repeatable`: whether it may run twice. `shared`: whether calls with this key are one call. `complete`: the
-        run is completed, so that an error is given again in any case. Before a body runs, `recorded.check_the_others`
+        run is completed, so that an error is given again in any case. `beside`: see `Later.than`. Before a body runs,
+        `recorded.check_the_others`
         is to be called.
         """
         key = identity.key
         unknown = self._unknown.get(key)
         if unknown is not None:
             at, before = unknown.record_id, unknown.resolved_at
-            if not before or self.handled(key, at, before=before):
+            if not before or self.handled(key, at, before=before, beside=beside):
                 return Found(Fate.UNKNOWN, record_id=at)
         hit = self._result(identity, code, shared=shared)
         if hit is not None:
@@ -115,7 +125,7 @@ class History:
                 return Found(Fate.PART, record_id=self._taken[key])
             return Found(Fate.RUN)
         may_repeat = repeatable or self._did_nothing(error)
-        again = complete or not may_repeat or self.handled(key, error.record_id)
+        again = complete or not may_repeat or self.handled(key, error.record_id, beside=beside)
         return Found(Fate.RAISE if again else Fate.RUN, record_id=error.record_id)
 
     def was_begun(self, key: CallKey) -> bool:
@@ -128,15 +138,15 @@ class History:
         check_against_leaf(self._store, stored)
         return _exception(stored.record), nudge_of(stored.record)
 
-    def handled(self, key: CallKey, record_id: int, *, before: int | None = None) -> bool:
+    def handled(self, key: CallKey, record_id: int, *, before: int | None = None, beside: bool = False) -> bool:
         """Return whether the agent went on from this record: it began another call later in its scope.
 
-        `before`: only calls begun before this record count.
+        `before`: only calls begun before this record count. `beside`: see `Later.than`.
         """
         if self._later is None:
             self._later = Later()
             self._read_later()
-        return self._later.than(key, record_id, before=before)
+        return self._later.than(key, record_id, before=before, beside=beside)
 
     def note_result(self, key: RecordKey, after: int) -> None:
         """Note a result of this attempt, where a later call of it can ask for it: in the body of a call, or by key."""

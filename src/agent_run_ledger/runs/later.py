@@ -19,14 +19,17 @@ class Later:
         """Note a call that began after this record. One that runs again comes where it came first."""
         self._bodies.setdefault(enclosing_call(key[0]), _Body()).note(key, after)
 
-    def than(self, key: CallKey, record_id: int, *, before: int | None = None) -> bool:
+    def than(self, key: CallKey, record_id: int, *, before: int | None = None, beside: bool = False) -> bool:
         """Return whether another call of this call's body began after this record, and no sibling branch made it.
 
-        `before`: only calls begun before this record count.
+        `before`: only calls begun before this record count. `beside`: the call has a key, and other calls with keys
+        are its siblings: only those count that stand in the scope around it without one.
         """
         body = self._bodies.get(enclosing_call(key[0]))
         if body is None:
             return False
+        if beside:
+            return body.any_around(key, record_id, before)
         if before is None:
             return body.latest_beside(key) >= record_id
         return body.any_beside(key, record_id, before)
@@ -88,6 +91,13 @@ class _Body:
     def any_beside(self, key: CallKey, record_id: int, before: int) -> bool:
         return any(
             record_id <= after < before and other != key and not are_siblings(key[0], other[0])
+            for other, after in self._after.items()
+        )
+
+    def any_around(self, key: CallKey, record_id: int, before: int | None) -> bool:
+        around = key[0][:-ELEMENT_BYTES]
+        return any(
+            record_id <= after and (before is None or after < before) and other[0] == around
             for other, after in self._after.items()
         )
 

@@ -81,6 +81,10 @@ class Recorded:
         """Return the ids of the results of a step in a scope that no call has asked for yet, oldest first."""
         return list(self._unconsumed.get((scope, name), ()))
 
+    def pass_over(self, scope: bytes, name: str, record_id: int) -> None:
+        """Consume a result that a caller went on from without asking for it."""
+        self._unconsumed[scope, name].pop(record_id, None)
+
     def left_over(self, scope: bytes) -> int:
         """Return how many results no call has asked for of those in the body that `scope` is of, calls in it aside."""
         return sum(len(ids) for (place, _), ids in self._unconsumed.items() if enclosing_call(place) == scope)

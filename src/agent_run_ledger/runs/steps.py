@@ -92,6 +92,14 @@ class Step(Generic[P, R]):
     watched = False
     """Whether the breaker judges its calls."""
 
+    beside = False
+    """Whether calls of it with keys are made side by side: none of them comes after the error of another one."""
+
+    went_on_from: Callable[[Mapping[str, Any], Any], bool] | None = None
+    """Says of the keyword arguments of a new call and a recorded result of the step whether the caller went on from
+    that result without asking for it, as a framework with checkpoints of its own does. Then the result counts as used.
+    """
+
     poll = False
     volatile: tuple[str, ...] = ()
 
