@@ -1,0 +1,142 @@
+"""Makes whole agents of the SDK record: their models, tools, MCP tools, nested agents and those they hand off to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from agents import (
+    Agent,
+    CodeInterpreterTool,
+    FileSearchTool,
+    FunctionTool,
+    Handoff,
+    HostedMCPTool,
+    ImageGenerationTool,
+    Model,
+    ModelProvider,
+    MultiProvider,
+    RunResult,
+    RunResultStreaming,
+    Tool,
+    ToolSearchTool,
+    WebSearchTool,
+)
+
+from agent_run_ledger.adapters.gate import Gate, allow_all
+from agent_run_ledger.adapters.openai_agents.model import LedgerModelProvider, wrap_model
+from agent_run_ledger.adapters.openai_agents.tools import Rules, make_recorder, wrap_tool
+from agent_run_ledger.adapters.recorder import Recorder
+from agent_run_ledger.errors import Misuse, Pending
+
+C = TypeVar("C")
+
+HOSTED: Final = (
+    CodeInterpreterTool,
+    FileSearchTool,
+    HostedMCPTool,
+    ImageGenerationTool,
+    ToolSearchTool,
+    WebSearchTool,
+)
+"""Tools that the provider runs while it answers: they are in the record of the answer."""
+
+_WRAPPED: Final = "_agent_run_ledger"
+
+
+def wrap_agent(
+    agent: Agent[C],
+    *,
+    tools: Rules | None = None,
+    gate: Gate = allow_all,
+    recorder: Recorder | None = None,
+    provider: ModelProvider | None = None,
+    unrecorded: Iterable[str] = (),
+) -> Agent[C]:
+    """Make an agent record what it does, and return it: it is changed in place, as others refer to it.
+
+    With it are changed the agents that it hands off to and those that are tools of it, at any depth. It works only
+    within a run from then on. Wrapped twice it stays as it was first.
+
+    `tools`: rules by tool name; `gate`: who decides on calls (see `wrap_tool`); or a `recorder` with both. `provider`:
+    where models come from that agents only name, the SDK's own by default. `unrecorded`: names of tools that the SDK
+    runs in this process and that are no function tools (shell, computer, patches): they would run again at every
+    restart, so that each is Misuse("unrecorded_tool") unless it is named here.
+    """
+    _Wrapping(
+        recorder or make_recorder(tools=tools, gate=gate), provider or MultiProvider(), frozenset(unrecorded)
+    ).wrap(agent)
+    return agent
+
+
+def check_interruptions(result: RunResult | RunResultStreaming) -> None:
+    """Raise Pending where the agent waits for approvals: raised in the `with` block it makes the run suspended.
+
+    To be called after the run of the agent, and after its RunState was saved, if it is to go on from that.
+    """
+    waiting = [f"{item.qualified_name} ({item.call_id})" for item in result.interruptions]
+    if waiting:
+        raise Pending(
+            f"the agent waits for approval of {', '.join(waiting)}",
+            hint="once it is decided, run the agent again: from the beginning, or from its RunState",
+        )
+
+
+class _Wrapping:
+    """One walk through agents that refer to each other."""
+
+    def __init__(self, recorder: Recorder, provider: ModelProvider, unrecorded: frozenset[str]) -> None:
+        self._recorder = recorder
+        self._provider = LedgerModelProvider(provider, recorder=recorder)
+        self._unrecorded = unrecorded
+
+    def wrap(self, agent: Agent[Any]) -> None:
+        """Wrap an agent and those that it leads to."""
+        if getattr(agent, _WRAPPED, False):
+            return
+        wrapped = [self._tool(tool) for tool in agent.tools]
+        setattr(agent, _WRAPPED, True)
+        agent.tools = wrapped
+        named = agent.model
+        agent.model = (
+            wrap_model(named, recorder=self._recorder) if isinstance(named, Model) else self._provider.get_model(named)
+        )
+        for one in agent.handoffs:
+            if isinstance(one, Handoff):
+                self._handoff(one)
+            else:
+                self.wrap(one)
+        # An instance has its own from here on: the SDK makes these tools anew at every turn.
+        setattr(agent, "get_mcp_tools", partial(self._mcp_tools, agent.get_mcp_tools))  # noqa: B010 - a method, to mypy
+
+    def _tool(self, tool: Tool) -> Tool:
+        if isinstance(tool, FunctionTool):
+            if tool._is_agent_tool and isinstance(tool._agent_instance, Agent):
+                self.wrap(tool._agent_instance)
+            return wrap_tool(tool, recorder=self._recorder)
+        if not isinstance(tool, HOSTED) and tool.name not in self._unrecorded:
+            raise Misuse(
+                f"tool {tool.name!r} is a {type(tool).__name__}, which runs in this process and is not recorded",
+                code="unrecorded_tool",
+                hint="make it a function tool, or name it in unrecorded= where running it again does no harm",
+            )
+        return tool
+
+    def _handoff(self, handoff: Handoff[Any, Any]) -> None:
+        target = None if handoff._agent_ref is None else handoff._agent_ref()
+        if isinstance(target, Agent):
+            self.wrap(target)
+            return
+        handed_to = handoff.on_invoke_handoff
+
+        async def wrapped(context: Any, arguments: str) -> Any:
+            agent = await handed_to(context, arguments)
+            if isinstance(agent, Agent):
+                self.wrap(agent)
+            return agent
+
+        handoff.on_invoke_handoff = wrapped
+
+    async def _mcp_tools(self, theirs: Any, run_context: Any) -> list[Tool]:
+        return [self._tool(tool) for tool in await theirs(run_context)]
