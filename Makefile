@@ -49,7 +49,7 @@ test: lint adapters  ## everything that gates: lint, then every test but the cam
 
 test-adapters: adapters  ## the adapters, each with its framework, in the framework's own environment
 	@for name in $(ADAPTERS); do echo "adapters: $$name" && \
-	  $(VENV)/adapters/$$name/bin/python -m mypy src/agent_run_ledger/adapters/$$name && \
+	  $(VENV)/adapters/$$name/bin/python -m mypy --config-file= --strict src/agent_run_ledger/adapters/$$name && \
 	  $(VENV)/adapters/$$name/bin/python -m pytest tests/adapters/$$name || exit 1; done
 
 adapters: $(foreach name,$(ADAPTERS),$(call adapter_env,$(name)))  ## an environment for each framework, pinned and cached

@@ -1,0 +1,55 @@
+"""What a question to a chat model means: the part of it that its record goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMessage
+
+from agent_run_ledger.adapters.langchain.answers import result_of
+from agent_run_ledger.adapters.langchain.plain import meaning
+
+_SAYS_NOTHING: Final = ("stream", "run_id", "callbacks", "config", "ls_structured_output_format")
+_OF_THE_MODEL: Final = ("ls_provider", "ls_model_name", "ls_temperature", "ls_max_tokens")
+
+
+def request_of(
+    model: BaseChatModel, messages: Sequence[BaseMessage], *, stop: list[str] | None, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the projection of a question: the model by name, the messages, the tools and the settings.
+
+    Left out is what differs at every start and says nothing: ids of messages, metadata, usage, callbacks.
+    """
+    told: Mapping[str, Any] = {**model._get_ls_params(stop=stop, **settings)}
+    found = {
+        "model": {"class": type(model).__name__, **{key: told[key] for key in _OF_THE_MODEL if key in told}},
+        "messages": [_message(message) for message in messages],
+        "settings": {key: value for key, value in settings.items() if key not in _SAYS_NOTHING},
+        "stop": stop or None,
+    }
+    projected: dict[str, Any] = meaning(found)
+    return projected
+
+
+def stands_in(request: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a recorded answer is one of the messages of a question: a checkpoint gave it, not the record."""
+    generations = result_of(parts).generations
+    answer = meaning(_message(generations[0].message)) if generations else {"role": ""}
+    return any(
+        all(one.get(key) == answer.get(key) for key in ("role", "content", "calls")) for one in request["messages"]
+    )
+
+
+def _message(message: BaseMessage) -> dict[str, Any]:
+    said: dict[str, Any] = {"role": message.type, "content": message.content, "name": message.name}
+    if isinstance(message, AIMessage):
+        said["role"] = "ai"
+        said["calls"] = [{"id": one["id"], "name": one["name"], "arguments": one["args"]} for one in message.tool_calls]
+    elif isinstance(message, ToolMessage):
+        said["call"] = message.tool_call_id
+        said["failed"] = True if message.status == "error" else None
+    elif isinstance(message, ChatMessage):
+        said["role"] = message.role
+    return said

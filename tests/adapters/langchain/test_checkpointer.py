@@ -1,0 +1,69 @@
+"""A graph beside a checkpointer, killed and started again: what is on record is not paid twice, whoever kept it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agent_run_ledger.testing import BodyCounter, Exit, KillPoint, Point, check_ledger, recorded_calls, run_scenario
+
+PROGRAM = Path(__file__).parent / "programs.py"
+
+pytestmark = pytest.mark.fault
+
+
+def _life(folder: Path, kind: str, life: int, *, dies_in: str = "", kill_at: KillPoint | None = None) -> Exit:
+    ended = run_scenario(f"{PROGRAM}:agent", folder, life=life, env={"KIND": kind, "DIES_IN": dies_in}, kill_at=kill_at)
+    check_ledger(folder / "ledger.db")
+    if ended.exit is Exit.OK:
+        assert ended.result["answer"] == "stocked up"
+        assert ended.result["messages"] == 6
+        assert ended.result["told"]["c1"] == "shelf 7 is empty"
+    assert ended.exit is not Exit.ERROR, ended.describe()
+    return ended.exit
+
+
+def _ran(folder: Path, life: int) -> Counter[str]:
+    return BodyCounter(folder / "bodies.log").count(life=life)
+
+
+@pytest.mark.parametrize("kind", ["agent", "graph"])
+@pytest.mark.parametrize(
+    ("dies_in", "first", "second"),
+    [
+        ("read", Counter(model=1, read=1), Counter(read=1, model=2, order=1)),
+        ("order", Counter(model=2, read=1, order=1), Counter(model=1)),
+    ],
+)
+def test_killed_in_a_tool_it_goes_on_from_its_checkpoint(
+    tmp_path: Path, kind: str, dies_in: str, first: Counter[str], second: Counter[str]
+) -> None:
+    assert _life(tmp_path, kind, 1, dies_in=dies_in) is Exit.KILLED
+    assert _ran(tmp_path, 1) == first
+    assert _life(tmp_path, kind, 2) is Exit.OK
+    assert _ran(tmp_path, 2) == second
+    assert _life(tmp_path, kind, 3) is Exit.OK
+    assert _ran(tmp_path, 3) == Counter()
+
+
+@pytest.mark.parametrize("nth", [2, 4, 6, 8, 10])
+def test_killed_at_a_commit_nothing_that_is_recorded_runs_again(tmp_path: Path, nth: int) -> None:
+    ended = _life(tmp_path, "graph", 1, kill_at=KillPoint(point=str(Point.COMMIT_AFTER), nth=nth))
+    assert ended is Exit.KILLED
+    recorded = Counter(call.name for call in recorded_calls(tmp_path / "ledger.db") if call.kind.name == "RESULT")
+    assert _life(tmp_path, "graph", 2) is Exit.OK
+    whole = Counter(model=3, read=1, order=1)
+    unknown = whole - recorded - _ran(tmp_path, 2)
+    assert _ran(tmp_path, 2) + recorded + unknown == whole
+    assert unknown <= Counter(order=1), "more than the unsafe tool of unknown outcome was left out"
+
+
+def test_the_checkpoints_are_in_a_file_of_their_own(tmp_path: Path) -> None:
+    assert _life(tmp_path, "agent", 1) is Exit.OK
+    connection = sqlite3.connect(f"file:{tmp_path / 'checkpoints.db'}?mode=ro", uri=True)
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    connection.close()
+    assert tables == {"checkpoints", "writes"}
