@@ -23,8 +23,8 @@ from agent_run_ledger.testing.body_counter import LIFE_VARIABLE
 PLAN_FILE = "plan.json"
 GATE_FILE = "gate.txt"
 RUN_ID = "conformance"
-MEETING_S = 10.0
-"""How long a tool waits for the one that should run at the same time, in seconds."""
+MEETING_S = 5.0
+"""How long a tool waits for the one that should run at the same time, and a model for its reader, in seconds."""
 
 
 class Mode(StrEnum):
@@ -172,6 +172,14 @@ class KitTool:
         return f"{self.name} found {text!r}"
 
 
+def _on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class FileGate:
     """Decides as a file says: pending, allowed or denied. It stands for the ledger that keeps the decision."""
 
@@ -246,8 +254,28 @@ class Job:
         return turn
 
     def sent(self, chunk: str) -> None:
-        """Note a chunk. To be called by the fake model right before it hands the chunk on."""
+        """Note a chunk. To be called by the fake model right before it hands the chunk on.
+
+        It waits, as a network makes a model wait, until an earlier chunk of text has arrived: for MEETING_S seconds at
+        most, and not on an event loop, where `asent` does.
+        """
+        if not _on_loop():
+            for pause_s in self._until_something_arrived():
+                time.sleep(pause_s)
         self.evidence.note(What.SENT, name=chunk)
+
+    async def asent(self, chunk: str) -> None:
+        """Do what `sent` does, on the running event loop."""
+        for pause_s in self._until_something_arrived():
+            await asyncio.sleep(pause_s)
+        self.evidence.note(What.SENT, name=chunk)
+
+    def _until_something_arrived(self) -> Generator[float]:
+        until = time.monotonic() + MEETING_S
+        here = int(os.environ.get(LIFE_VARIABLE, "1"))
+        if any(line.name for line in self.evidence.lines(What.SENT, life=here)):
+            while not any(line.name for line in self.evidence.lines(What.GOT)) and time.monotonic() < until:
+                yield 0.005
 
     def got(self, chunk: str) -> None:
         """Note a chunk. To be called by whoever consumes the agent's stream, when the chunk arrives."""

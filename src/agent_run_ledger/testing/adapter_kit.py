@@ -56,9 +56,9 @@ class Subject(Protocol):
         """Run the framework's agent within `job.ledger.run(job.run_id)`, by the adapter, and return its final text.
 
         The framework's fake model calls `job.asked(results)` each time it is asked and answers as that says, with the
-        turn's tokens as usage; where `job.streams` it calls `job.sent` before each chunk, and the consumer calls
-        `job.got`. The tools are `job.tools`. What the adapter or the framework raises is let through; where the
-        framework waits for an approval, Pending is.
+        turn's tokens as usage; where `job.streams` it calls `job.sent` (`await job.asent`) before each chunk, and the
+        consumer calls `job.got`. The tools are `job.tools`. What the adapter or the framework raises is let through;
+        where the framework waits for an approval, Pending is.
         """
         ...
 

@@ -73,8 +73,7 @@ class FakeModel(BaseChatModel):
         **settings: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         for chunk in _chunks(_turn(self.job, messages)):
-            await asyncio.sleep(0.01)  # as a network takes
-            self.job.sent(chunk.content)
+            await self.job.asent(chunk.content)
             yield ChatGenerationChunk(message=chunk)
 
 

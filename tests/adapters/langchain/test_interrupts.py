@@ -199,6 +199,18 @@ def test_a_tool_that_interrupts_by_itself_waits_and_the_one_beside_it_runs_once(
     assert model.asked == 2
 
 
+def test_another_model_may_be_asked_while_the_graph_itself_waits(office: Office, ledger: RunLedger) -> None:
+    recorder = Recorder(gate=office.gate)
+    model = scripted(office.folder, calls(EMAIL), "done")
+    node = ledger_tool_node(office.tools, recorder=recorder, interrupts=True)
+    graph = raw_graph(wrap_chat_model(model, recorder=recorder), node, is_async=False)
+    with ledger.run("ticket"):
+        assert graph.invoke({"messages": [HumanMessage("go")]})["__interrupt__"]
+        beside = wrap_chat_model(model, recorder=recorder).invoke([HumanMessage("tell Ada that an approval waits")])
+    assert beside.tool_calls
+    assert (office.ran, model.asked) == ([], 2)
+
+
 def test_what_is_not_interrupted_passes_through() -> None:
     state = {"messages": [HumanMessage("done")]}
     assert suspend_if_waiting(state) is state

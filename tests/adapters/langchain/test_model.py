@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Sys
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from agent_run_ledger import Misuse, RunLedger
+from agent_run_ledger import Diverged, Misuse, RunLedger
 from agent_run_ledger.adapters.langchain import wrap_chat_model
 from agent_run_ledger.testing import check_ledger
 from tests.adapters.langchain.scripted import Scripted, scripted
@@ -153,31 +153,51 @@ def test_ids_metadata_and_usage_of_messages_are_no_part_of_a_question(ledger: Ru
 )
 def test_what_a_question_means_is_part_of_it(ledger: RunLedger, tmp_path: Path, other: list[Any]) -> None:
     model = scripted(tmp_path, "well")
+    _differ(ledger, lambda: wrap_chat_model(model).invoke(ASK), lambda: wrap_chat_model(model).invoke(other))
+    assert model.asked == 1
+
+
+def _differ(ledger: RunLedger, one: Callable[[], object], other: Callable[[], object]) -> None:
+    """One question is asked, the process dies; the other one is no record of it, and the one itself is."""
+    with pytest.raises(KeyboardInterrupt):
+        _cut(ledger, one)
+    with pytest.raises(Diverged), ledger.run("meaning"):
+        other()
     with ledger.run("meaning"):
-        wrap_chat_model(model).invoke(ASK)
-        wrap_chat_model(model).invoke(other)
-    assert model.asked == 2
+        one()
 
 
-def test_settings_and_tools_are_part_of_a_question_and_reach_the_model(ledger: RunLedger, tmp_path: Path) -> None:
-    model = scripted(tmp_path, "well")
+def _cut(ledger: RunLedger, act: Callable[[], object]) -> None:
+    with ledger.run("meaning"):
+        act()
+        raise KeyboardInterrupt
 
-    def look(at: str) -> str:
-        """Look there."""
-        return at
 
-    def look_again(at: str) -> str:
-        """Look there."""
-        return at
+def look(at: str) -> str:
+    """Look there."""
+    return at
 
-    with ledger.run("settings"):
-        recorded = wrap_chat_model(model)
-        recorded.bind_tools([look]).invoke(ASK)
-        recorded.bind_tools([look]).invoke(ASK, stop=["."])
-        recorded.bind_tools([look_again], tool_choice="any").invoke(ASK)
-        wrap_chat_model(model.bind(temperature=1)).invoke(ASK)
-        wrap_chat_model(recorded).invoke(ASK)
-    assert model.asked == 5
+
+def look_again(at: str) -> str:
+    """Look there."""
+    return at
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda model: model.bind_tools([look]).invoke(ASK, stop=["."]), id="stop"),
+        pytest.param(lambda model: model.bind_tools([look_again]).invoke(ASK), id="the tools"),
+        pytest.param(lambda model: model.bind_tools([look], tool_choice="any").invoke(ASK), id="the choice of a tool"),
+        pytest.param(lambda model: model.bind_tools([look]).bind(temperature=1).invoke(ASK), id="a setting"),
+        pytest.param(lambda model: model.invoke(ASK), id="no tools"),
+    ],
+)
+def test_settings_and_tools_are_part_of_a_question(ledger: RunLedger, tmp_path: Path, ask: Any) -> None:
+    model = wrap_chat_model(scripted(tmp_path, "well"))
+    _differ(ledger, lambda: model.bind_tools([look]).invoke(ASK), lambda: ask(model))
+    assert model.inner.asked == 1
+    assert wrap_chat_model(model) is model
 
 
 def test_a_structured_answer_is_recorded(ledger: RunLedger, tmp_path: Path) -> None:

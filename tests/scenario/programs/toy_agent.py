@@ -279,5 +279,5 @@ def sent(job: Job, messages: list[Message]) -> Iterator[Reply]:
 
 async def asent(job: Job, messages: list[Message]) -> AsyncIterator[Reply]:
     for part in parts_of(answer(job, messages)):
-        job.sent(part["text"])
+        await job.asent(part["text"])
         yield part
