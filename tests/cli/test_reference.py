@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger.cli.app import BREAKER_COMMANDS, COMMANDS, RUN_COMMANDS
+from agent_run_ledger.cli.app import BREAKER_COMMANDS, COMMANDS, PROXY_COMMANDS, RUN_COMMANDS
 from tests.cli.conftest import Arl
 
 NAMES = [name for name, _, _ in COMMANDS] + [f"runs {name}" for name, _, _ in RUN_COMMANDS]
 NAMES += [f"breaker {name}" for name, _, _ in BREAKER_COMMANDS]
+NAMES += [f"proxy {name}" for name, _, _ in PROXY_COMMANDS]
 LEFT_TO_OTHERS = {"--help", "--full", "--quick"}
 
 
@@ -23,7 +24,7 @@ def page(root: Path) -> str:
 
 
 def test_every_command_is_in_the_table(page: str) -> None:
-    listed = re.findall(r"^\| `arl ((?:runs |breaker )?[a-z]+)", page, re.MULTILINE)
+    listed = re.findall(r"^\| `arl ((?:runs |breaker |proxy )?[a-z]+)", page, re.MULTILINE)
     assert sorted(listed) == sorted(NAMES)
 
 

@@ -34,8 +34,9 @@ class Recorder:
     While a call of a tool waits for its approval no model is asked, whatever the framework made of Pending: Pending is
     raised again.
 
-    `run`: the run to record in where a hook is called in a thread or task that the framework made outside of the
-    `with` block's context; else the run of the context is used. Thread-safe.
+    `outcome`: for a framework whose tools return envelopes, see `Tool`. `run`: the run to record in where a hook is
+    called in a thread or task that the framework made outside of the `with` block's context; else the run of the
+    context is used. Thread-safe.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class Recorder:
         *,
         tools: Mapping[str, ToolRules | Mapping[str, Any]] | None = None,
         gate: Gate = allow_all,
+        outcome: Callable[[Any], object] | None = None,
         run: Run | None = None,
     ) -> None:
         self.rules = RulesByTool(tools)
         self._gate = gate
+        self._outcome = outcome
         self._run = run
         self._place: Caller | None = CURRENT.get()
         self._steps: dict[tuple[str, str, str, bool], Step[..., Any]] = {}
@@ -194,6 +197,7 @@ class Recorder:
             safe=rules.safe,
             poll=rules.poll,
             volatile=rules.volatile,
+            outcome=self._outcome,
             ignore=["make", "call_id"],
             key="{call_id}" if keyed else None,
             interchangeable=not keyed,

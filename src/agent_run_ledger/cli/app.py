@@ -17,6 +17,7 @@ from agent_run_ledger.cli.erase import erase
 from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
 from agent_run_ledger.cli.metrics import metrics
+from agent_run_ledger.cli.proxy_mcp import mcp
 from agent_run_ledger.cli.prune import prune
 from agent_run_ledger.cli.runs_decide import cancel, quarantine, release, takeover
 from agent_run_ledger.cli.runs_explain import explain
@@ -38,6 +39,7 @@ Results are printed on stdout, everything else on stderr. Exit codes: 0 done, 1 
 """
 _RUNS_HELP = "Look at runs, and decide about them."
 _BREAKER_HELP = "Try the loop breaker on recorded runs."
+_PROXY_HELP = "Stand between a client and its server, and record what passes."
 
 COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("init", init, "Make a store and give it authority."),
@@ -71,6 +73,9 @@ BREAKER_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("eval", breaker_eval, "Replay recorded runs, and score the trips by labels."),
     ("explain", breaker_explain, "Show a run with the verdict at each call."),
 )
+PROXY_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("mcp", mcp, "Record and restore the calls of tools of an MCP server."),
+)
 """Name, function and one line for the list of commands; the function's docstring is its help."""
 
 _PASSED_ON: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -86,7 +91,11 @@ def build_app() -> typer.Typer:
     breaker = _group(_BREAKER_HELP)
     breaker.callback(invoke_without_command=True, help=_BREAKER_HELP)(_breaker)
     app.add_typer(breaker, name="breaker")
-    for group, commands in ((app, COMMANDS), (runs, RUN_COMMANDS), (breaker, BREAKER_COMMANDS)):
+    proxy = _group(_PROXY_HELP)
+    proxy.callback(invoke_without_command=True, help=_PROXY_HELP)(_proxy)
+    app.add_typer(proxy, name="proxy")
+    groups = ((app, COMMANDS), (runs, RUN_COMMANDS), (breaker, BREAKER_COMMANDS), (proxy, PROXY_COMMANDS))
+    for group, commands in groups:
         for name, function, line in commands:
             settings = _PASSED_ON if name == "bench" else {}
             group.command(name, short_help=line, context_settings=settings)(function)
@@ -121,6 +130,11 @@ def _runs(context: typer.Context) -> None:
 
 def _breaker(context: typer.Context) -> None:
     """Answer `arl breaker` alone."""
+    _help_where_nothing_is_asked(context)
+
+
+def _proxy(context: typer.Context) -> None:
+    """Answer `arl proxy` alone."""
     _help_where_nothing_is_asked(context)
 
 

@@ -176,6 +176,10 @@ class Breaker:
             return None
         given: Mapping[str, object] = {} if identity.given is None else identity.given.values
         failure = ended.failure
+        outcome: object = None if ended.packed is None or failure is not None else ended.packed.decoded
+        if step.outcome is not None and failure is None and ended.packed is not None:
+            outcome = step.outcome(outcome)
+            failure = outcome if isinstance(outcome, Exception) else None
         return glimpse_of(
             Call(
                 tool=step.name,
@@ -184,7 +188,7 @@ class Breaker:
                     for name, value in given.items()
                     if not (step.ignore and parameter(name) in step.ignore)
                 },
-                outcome=None if ended.packed is None or failure is not None else plain(ended.packed.decoded),
+                outcome=None if failure is not None else plain(outcome),
                 error=None if failure is None else f"{type(failure).__name__}: {_message(failure)}",
                 vetoed=isinstance(failure, Vetoed),
                 poll=step.poll,

@@ -102,6 +102,7 @@ class Step(Generic[P, R]):
 
     poll = False
     volatile: tuple[str, ...] = ()
+    outcome: Callable[[Any], object] | None = None
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class Step(Generic[P, R]):
         """Return a short form for messages."""
         return f"<Step {self.name!r} of {self.function_name}>"
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the step within the run of this context: answered from its record, or run and recorded.
 
         Misuse("outside_run") where there is none: a pipeline's steps are called by `execute`, never by hand.

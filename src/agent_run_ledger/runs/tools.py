@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from agent_run_ledger.errors import Misuse
@@ -17,14 +17,25 @@ class Tool(Step[P, R]):
 
     For the breaker: `poll`: it is meant to be called again until its answer changes, and has a limit of its own.
     `volatile`: keys, or dotted paths, of its arguments and results whose values say nothing ("eta", "meta.took").
+    `outcome`: returns what of a result says how the call went, where a result is an envelope around it; an Exception
+    that it returns stands for an error. What it raises is raised to the caller: it must take every value.
     """
 
     watched = True
 
     def __init__(
-        self, fn: Any, /, *, safe: bool = False, poll: bool = False, volatile: Iterable[str] = (), **settings: Any
+        self,
+        fn: Any,
+        /,
+        *,
+        safe: bool = False,
+        poll: bool = False,
+        volatile: Iterable[str] = (),
+        outcome: Callable[[Any], object] | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(fn, **settings)
+        self.outcome = outcome
         self.repeatable = bool(safe)
         self.poll = bool(poll)
         self.volatile = _keys(volatile, self.name)

@@ -1,0 +1,19 @@
+"""A place of its own for each test, whose ledger must fit together when the test is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_run_ledger.testing import check_ledger
+from tests.adapters.mcp.sessions import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    if made.db.exists():
+        check_ledger(made.db)

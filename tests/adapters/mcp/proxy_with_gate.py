@@ -1,0 +1,32 @@
+"""The proxy with a gate that reads its decisions from a file: what has no line there waits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from agent_run_ledger import RunLedger
+from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict
+from agent_run_ledger.adapters.mcp import Settings, serve
+
+DECISIONS = Path(os.environ["DECISIONS"])
+
+
+def gate(request: ToolRequest) -> Answer:
+    approval = f"{request.tool}-{json.dumps(request.arguments, sort_keys=True)}-{request.call_id.rsplit(':', 1)[-1]}"
+    said = json.loads(DECISIONS.read_text(encoding="utf-8")).get(approval, "pending")
+    return Answer(verdict=Verdict(said), approval_id=approval, reason="the shop decides")
+
+
+def main() -> None:
+    db, *command = sys.argv[1:]
+    with RunLedger("r1", db) as ledger:
+        settings = Settings(command=command, run_id="r1", report=lambda words: print(words, file=sys.stderr), gate=gate)
+        asyncio.run(serve(ledger, settings))
+
+
+if __name__ == "__main__":
+    main()
