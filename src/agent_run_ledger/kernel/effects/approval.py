@@ -1,0 +1,98 @@
+"""The statement that approvers sign: its fields, its canonical bytes and its digest (format: approval v1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from agent_run_ledger.kernel.canonical import Json, canonical
+from agent_run_ledger.kernel.effects.action import Action, Standing
+
+APPROVAL_DOMAIN: Final = b"arl/approval/v1\n"
+APPROVAL_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What one approver signs: exactly these bytes, by this executor, to this audience, in this epoch and window.
+
+    Ids and digests are bytes here and lower-case hex in the canonical form, times Unix milliseconds. `nonce` is that
+    of one authorisation instance, which all approvers of it share.
+    """
+
+    ledger_id: bytes
+    epoch: int
+    action_key: str
+    action_id: bytes
+    request_sha256: bytes
+    executor: str
+    audience: str
+    preconditions: tuple[tuple[str, str], ...]
+    not_before_ms: int
+    dispatch_before_ms: int
+    policy_sha256: bytes
+    display_sha256: bytes
+    requester: str
+    approver: str
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedApproval:
+    """A statement with the principal whose signature over `signed_sha256` was verified elsewhere."""
+
+    approval_id: bytes
+    statement: Statement
+    signed_sha256: bytes
+    principal: str
+
+
+def statement_of(ledger: Standing, action: Action, *, approver: str, nonce: bytes) -> Statement:
+    """Return the statement that `approver` has to sign for `action` as the ledger stands."""
+    terms = action.terms
+    return Statement(
+        ledger_id=ledger.ledger_id,
+        epoch=ledger.epoch,
+        action_key=action.action_key,
+        action_id=action.action_id,
+        request_sha256=terms.request_sha256,
+        executor=terms.executor,
+        audience=terms.audience,
+        preconditions=terms.preconditions,
+        not_before_ms=terms.not_before_ms,
+        dispatch_before_ms=terms.dispatch_before_ms,
+        policy_sha256=terms.policy_sha256,
+        display_sha256=terms.display_sha256,
+        requester=action.requester,
+        approver=approver,
+        nonce=nonce,
+    )
+
+
+def statement_bytes(statement: Statement) -> bytes:
+    """Return the RFC 8785 bytes of a statement; NotCanonical for text or numbers that JSON cannot say exactly."""
+    tree: Json = {
+        "action_id": statement.action_id.hex(),
+        "action_key": statement.action_key,
+        "approver": statement.approver,
+        "audience": statement.audience,
+        "dispatch_before_ms": statement.dispatch_before_ms,
+        "display_sha256": statement.display_sha256.hex(),
+        "epoch": statement.epoch,
+        "executor": statement.executor,
+        "ledger_id": statement.ledger_id.hex(),
+        "nonce": statement.nonce.hex(),
+        "not_before_ms": statement.not_before_ms,
+        "policy_sha256": statement.policy_sha256.hex(),
+        "preconditions": [[name, value] for name, value in statement.preconditions],
+        "request_sha256": statement.request_sha256.hex(),
+        "requester": statement.requester,
+        "v": APPROVAL_VERSION,
+    }
+    return canonical(tree)
+
+
+def statement_sha256(statement: Statement) -> bytes:
+    """Return the 32 bytes that are signed: SHA-256 over APPROVAL_DOMAIN and the canonical statement."""
+    return sha256(APPROVAL_DOMAIN + statement_bytes(statement)).digest()
