@@ -201,7 +201,10 @@ def test_places_that_are_not_there_are_refused(arl: Arl, corpus: Path, tmp_path:
 
 def test_clipped_texts_are_told_apart_by_their_digests(arl: Arl, tmp_path: Path) -> None:
     def clipped(n: int, sha: str) -> dict[str, Any]:
-        return step("begin ... end", q=f"which part of it {n}") | {"result_len": 90_000, "result_sha": sha}
+        return step("the beginning of a text that was clipped ... and its end", q=f"which part of it {n}") | {
+            "result_len": 90_000,
+            "result_sha": sha,
+        }
 
     same = write(tmp_path / "same.jsonl", [run("x", [clipped(n, "a" * 16) for n in range(8)])])
     other = write(tmp_path / "other.jsonl", [run("x", [clipped(n, f"{n}bcdefgh") for n in range(8)])])

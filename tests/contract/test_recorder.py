@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import Diverged, Pending, RunLedger, RunState, Vetoed
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict
+from agent_run_ledger.adapters.gate import Answer, CallWaits, ToolRequest, Verdict
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.testing import check_ledger
 
@@ -193,3 +195,47 @@ def test_a_veto_of_the_gate_is_on_record_and_stands(ledger: RunLedger) -> None:
     assert bodies.ran == []
     assert {(one.run_id, one.tool, one.call_id) for one in asked} == {("vetoed", "left", "call-1")}
     assert not Recorder().gated
+
+
+def test_a_run_that_was_given_is_recorded_in_from_anywhere_and_the_gate_hears_of_the_one_that_is(
+    ledger: RunLedger,
+) -> None:
+    asked = list[str]()
+
+    def gate(request: ToolRequest) -> Answer:
+        asked.append(request.run_id)
+        return Answer(verdict=Verdict.ALLOWED)
+
+    def call(recorder: Recorder) -> None:
+        recorder.tool("left", {}, lambda: "done", call_id="call-1")
+
+    with ledger.run("first") as run:
+        first = Recorder(gate=gate, run=run)
+        thread = threading.Thread(target=lambda: call(Recorder(gate=gate, run=run)))
+        thread.start()
+        thread.join()
+    with ledger.run("second"):
+        call(first)
+    assert asked == ["first", "second"]
+    for name in asked:
+        with ledger.run(name):
+            assert Recorder().tool("left", {}, lambda: "again", call_id="call-1") == "done"
+
+
+def test_a_framework_that_swallows_pending_everywhere_does_not_complete_the_run(ledger: RunLedger) -> None:
+    said, bodies = [Verdict.PENDING], Bodies()
+
+    def agent() -> None:
+        recorder = Recorder(gate=lambda _: Answer(verdict=said[-1], approval_id="a-1"))
+        with contextlib.suppress(Pending):
+            recorder.tool("left", {}, lambda: bodies.tool("right"), call_id="call-1")
+        with contextlib.suppress(Pending):
+            Recorder().model("model", {"messages": ["go"]}, bodies.ask)  # another recorder holds back too
+
+    with pytest.raises(CallWaits, match="a-1"), ledger.run("swallowed"):
+        agent()
+    assert (ledger.bind("swallowed").state, bodies.ran) == (RunState.SUSPENDED, [])
+    said.append(Verdict.ALLOWED)
+    with ledger.run("swallowed"):
+        agent()
+    assert bodies.ran == ["right", "model"]

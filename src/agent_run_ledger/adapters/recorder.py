@@ -6,11 +6,10 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextvars import Token
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, ToolRequest, Verdict, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
-from agent_run_ledger.errors import Vetoed
+from agent_run_ledger.errors import Pending, Vetoed
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import Step
@@ -31,8 +30,8 @@ class Recorder:
     text, tool name, arguments, call id), never a dump of the framework's objects; a tool call by its call id, or where
     there is none by its arguments and its place among equal calls. A tool is called only when its rules and the gate
     allow it: Pending is raised before anything is started, Vetoed as the recorded error of the call, which stands.
-    While a call of a tool waits for its approval no model is asked, whatever the framework made of Pending: Pending is
-    raised again.
+    While a call of a tool waits for its approval no model is asked in the attempt, by any recorder, and the run cannot
+    be completed, whatever the framework made of Pending: Pending is raised again, at last where the run is left.
 
     `outcome`: for a framework whose tools return envelopes, see `Tool`. `run`: the run to record in where a hook is
     called in a thread or task that the framework made outside of the `with` block's context; else the run of the
@@ -50,10 +49,9 @@ class Recorder:
         self.rules = RulesByTool(tools)
         self._gate = gate
         self._outcome = outcome
-        self._run = run
-        self._place: Caller | None = CURRENT.get()
+        self._place: Caller | None = CURRENT.get() if run is None else run.root
         self._steps: dict[tuple[str, str, str, bool], Step[..., Any]] = {}
-        self._waiting: WeakKeyDictionary[Any, dict[tuple[str, str], CallWaits]] = WeakKeyDictionary()
+        self._waiting: dict[object, Pending] = {}
         self._lock = threading.Lock()
 
     def model(
@@ -117,6 +115,10 @@ class Recorder:
         """Whether a gate was given: without one every call is allowed."""
         return self._gate is not allow_all
 
+    def guards_as(self, other: Recorder) -> bool:
+        """Return whether this recorder and the other one have the same gate and the same rules."""
+        return self._gate == other._gate and self.rules == other.rules
+
     def ask(self, name: str, arguments: Mapping[str, Any], *, call_id: str = "") -> Answer:
         """Return what the gate says of a call now: for a framework that pauses before it calls a tool."""
         return self._gate(ToolRequest(run_id=self._run_id(), tool=name, arguments=arguments, call_id=call_id))
@@ -127,8 +129,7 @@ class Recorder:
         if answer.verdict is Verdict.PENDING:
             said = f"the call of {name!r} waits for approval {answer.approval_id!r}"
             waits = CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
-            with self._lock:
-                self._waiting.setdefault(self._session(), {})[name, call_id] = waits
+            self._waits()[name, call_id] = waits
             raise waits
         self.waits_elsewhere(name, call_id)
         if answer.verdict is Verdict.DENIED:
@@ -138,15 +139,13 @@ class Recorder:
 
     def waits_elsewhere(self, name: str, call_id: str) -> None:
         """Let models be asked again: the framework itself waits for this call's approval, or it waits no more."""
-        with self._lock:
-            self._waiting.get(self._session(), {}).pop((name, call_id), None)
+        self._waits().pop((name, call_id), None)
 
     def _check_waiting(self) -> None:
-        with self._lock:
-            waiting = [*self._waiting.get(self._session(), {}).values()]
+        waiting = [*self._waits().values()]
         if waiting:
             first = waiting[0]
-            raise CallWaits(first.message, approval_id=first.approval_id, hint=first.hint)
+            raise CallWaits(first.message, approval_id=getattr(first, "approval_id", ""), hint=first.hint)
 
     def _allowed(self, make: Make, veto: str) -> Make:
         def refused() -> Any:
@@ -161,7 +160,12 @@ class Recorder:
         return refused if veto else make
 
     def _run_id(self) -> str:
-        return self._run.id if self._run is not None else str(getattr(self._session(), "run_id", ""))
+        return str(getattr(self._session(), "run_id", ""))
+
+    def _waits(self) -> dict[object, Pending]:
+        """The calls that wait in this attempt, whichever recorder asked."""
+        waits: dict[object, Pending] = getattr(self._session(), "waiting", self._waiting)
+        return waits
 
     def _session(self) -> Any:
         """The attempt that is recorded in here; outside of a run the recorder itself."""

@@ -31,6 +31,12 @@ class RulesByTool:
         self._rules = {name: _checked(name, rules) for name, rules in (given or {}).items()}
         self._default = self._rules.get(ANY_TOOL, ToolRules())
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the same was given for every tool."""
+        return isinstance(other, RulesByTool) and self._rules == other._rules
+
+    __hash__ = None  # type: ignore[assignment]  # they are compared, not looked up
+
     def of(self, tool: str) -> ToolRules:
         """Return the rules of a tool."""
         return self._rules.get(tool, self._default)

@@ -77,6 +77,7 @@ class DynamicSession:
         self._commits = Commits(self.run_id, opened.journal, self._history, opened.watch, last_id)
         self._lock = self._commits.lock
         self._closed = False
+        self.waiting: dict[object, Pending] = {}  # what its caller was told and may have swallowed
         self._called = CalledSteps(self.run_id, None if self._journal is None else self._journal.limited)
         self._digests = codecs.DigestCache()
         self._open: dict[int, OpenCall] = {}
@@ -285,7 +286,7 @@ class DynamicSession:
         An Exception makes the run failed (Pending: suspended); what is none (an interrupt, a cancellation) leaves it
         as it is: the next attempt finds what was open.
         """
-        halted = self._commits.halted
+        halted = self._commits.halted or next(iter(self.waiting.values()), None)
         failure = error if error is not None else halted
         try:
             if self._journal is not None and (failure is None or isinstance(failure, Exception)):

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.runs.branches import Job, check_limit, each, in_threads, on_loop, wrapped
-from agent_run_ledger.runs.current import CURRENT
+from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.dynamic import DynamicSession
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.inputs import Inputs
@@ -62,6 +62,11 @@ class Run:
         So wrap in an order that is the same at every start. What it calls after the run is over is Misuse.
         """
         return wrapped(self._frame(), fn)
+
+    @property
+    def root(self) -> Caller:
+        """The place of what the run's body calls itself: for hooks that are called where no context leads to it."""
+        return self._session.root
 
     def now(self) -> datetime:
         """Return the time in UTC, aware, to the millisecond."""

@@ -187,6 +187,20 @@ def test_a_denial_calls_nothing(place: Place) -> None:
     assert place.calls() == 0
 
 
+def test_what_was_denied_and_what_was_allowed_after_it_is_answered_so_again(place: Place) -> None:
+    shop, said = Shop(place), list[list[object]]()
+    denied = {f'order-{{"sku": "a"}}-{n}': "denied" for n in range(2)}
+    shop.decide(**denied)
+    for _ in range(2):
+        with shop.session() as session:
+            said.append([meta_of(session.call("order", {"sku": "a"})).get("state") for _ in range(2)])
+            shop.decide(**{f'order-{{"sku": "a"}}-{n}': "allowed" for n in range(6)})
+            said[-1].append(meta_of(session.call("order", {"sku": "a"})).get("state"))
+            session.end()
+    assert said == [["denied", "denied", None]] * 2
+    assert place.calls() == 1
+
+
 # -- without the framework -----------------------------------------------------------------------------------------
 
 

@@ -13,10 +13,11 @@ from agents.models.interface import ModelTracing
 from openai.types.responses.response_reasoning_item import ResponseReasoningItem, Summary
 
 from agent_run_ledger import Diverged, Misuse
+from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict
 from agent_run_ledger.adapters.openai_agents import LedgerModelProvider, make_recorder, wrap_agent, wrap_model
 from agent_run_ledger.adapters.openai_agents.requests import request_of
 from agent_run_ledger.testing import check_ledger
-from tests.adapters.openai_agents.fakes import FakeModel, text
+from tests.adapters.openai_agents.fakes import FakeModel, call, text
 from tests.adapters.openai_agents.lives import RUN, ledger, live
 
 THOUGHT = ResponseReasoningItem(
@@ -222,3 +223,35 @@ def test_wrapped_twice_is_wrapped_once(tmp_path: Path) -> None:
     agent, _ = _agent(tmp_path)
     inner = agent.model
     assert wrap_agent(agent).model is inner
+
+
+def _gate(request: ToolRequest) -> Answer:
+    return Answer(verdict=Verdict.DENIED, reason="not today")
+
+
+@function_tool
+def look() -> str:
+    """Look."""
+    return "looked"
+
+
+def test_a_gate_and_rules_that_would_not_hold_are_refused(tmp_path: Path) -> None:
+    agent, model = _agent(tmp_path, tools=[look])
+    for again in (agent, Agent(name="main", model=model, handoffs=[agent]), Agent(name="b", tools=agent.tools)):
+        with pytest.raises(Misuse, match="wrapped before") as refused:
+            wrap_agent(again, gate=_gate)
+        assert refused.value.code == "wrapped_twice"
+    with pytest.raises(Misuse, match="wrapped before"):
+        wrap_agent(agent, tools={"*": {"deny": True}})
+
+
+@pytest.mark.parametrize("said", [{}, {"gate": _gate, "tools": {"x": {"safe": True}}}])
+def test_a_tool_that_was_added_since_is_wrapped_by_the_gate_of_its_agent(said: dict[str, Any], tmp_path: Path) -> None:
+    model = FakeModel(
+        lambda results, _: [text(str(results))] if results else [call("look", "call-1")], tmp_path / "asked"
+    )
+    agent = wrap_agent(Agent(name="clerk", model=model), gate=_gate, tools={"x": {"safe": True}})
+    agent.tools.append(look)
+    wrap_agent(agent, **said)
+    with ledger(tmp_path) as opened, opened.run(RUN):
+        assert "not today" in Runner.run_sync(agent, "Go.").final_output

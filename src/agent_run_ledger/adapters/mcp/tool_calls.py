@@ -252,8 +252,6 @@ class ToolCalls:
             )
             return answers.error_result(words, state="pending", approval_id=approval, run=run_id)
         if isinstance(error, Vetoed):
-            if against is not None:  # nothing of it is on record
-                self._keep(asked)
             return answers.error_result(
                 f"[agent-run-ledger] {error}. Nothing was called.", state="denied", approval_id=approval, run=run_id
             )

@@ -26,7 +26,7 @@ from agents import (
 
 from agent_run_ledger.adapters.gate import Gate, allow_all
 from agent_run_ledger.adapters.openai_agents.model import LedgerModelProvider, wrap_model
-from agent_run_ledger.adapters.openai_agents.tools import Rules, make_recorder, wrap_tool
+from agent_run_ledger.adapters.openai_agents.tools import Rules, check_wrapped_once, make_recorder, wrap_tool
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.errors import Misuse, Pending
 
@@ -57,7 +57,8 @@ def wrap_agent(
     """Make an agent record what it does, and return it: it is changed in place, as others refer to it.
 
     With it are changed the agents that it hands off to and those that are tools of it, at any depth. It works only
-    within a run from then on. Wrapped twice it stays as it was first.
+    within a run from then on. Wrapped twice it stays as it was first, but for tools that it got since;
+    Misuse("wrapped_twice") where the second call has another gate or other rules.
 
     `tools`: rules by tool name; `gate`: who decides on calls (see `wrap_tool`); or a `recorder` with both. `provider`:
     where models come from that agents only name, the SDK's own by default. `unrecorded`: names of tools that the SDK
@@ -90,14 +91,20 @@ class _Wrapping:
         self._recorder = recorder
         self._provider = LedgerModelProvider(provider, recorder=recorder)
         self._unrecorded = unrecorded
+        self._seen: dict[int, Agent[Any]] = {}
 
     def wrap(self, agent: Agent[Any]) -> None:
         """Wrap an agent and those that it leads to."""
-        if getattr(agent, _WRAPPED, False):
+        if id(agent) in self._seen:
             return
-        wrapped = [self._tool(tool) for tool in agent.tools]
-        setattr(agent, _WRAPPED, True)
-        agent.tools = wrapped
+        self._seen[id(agent)] = agent
+        earlier = getattr(agent, _WRAPPED, None)
+        if earlier is not None:
+            check_wrapped_once(agent.name, earlier, self._recorder)
+        agent.tools = [self._tool(tool, earlier or self._recorder) for tool in agent.tools]
+        if earlier is not None:
+            return
+        setattr(agent, _WRAPPED, self._recorder)
         named = agent.model
         agent.model = (
             wrap_model(named, recorder=self._recorder) if isinstance(named, Model) else self._provider.get_model(named)
@@ -110,11 +117,11 @@ class _Wrapping:
         # An instance has its own from here on: the SDK makes these tools anew at every turn.
         setattr(agent, "get_mcp_tools", partial(self._mcp_tools, agent.get_mcp_tools))  # noqa: B010 - a method, to mypy
 
-    def _tool(self, tool: Tool) -> Tool:
+    def _tool(self, tool: Tool, recorder: Recorder) -> Tool:
         if isinstance(tool, FunctionTool):
             if tool._is_agent_tool and isinstance(tool._agent_instance, Agent):
                 self.wrap(tool._agent_instance)
-            return wrap_tool(tool, recorder=self._recorder)
+            return wrap_tool(tool, recorder=recorder)
         if not isinstance(tool, HOSTED) and tool.name not in self._unrecorded:
             raise Misuse(
                 f"tool {tool.name!r} is a {type(tool).__name__}, which runs in this process and is not recorded",
@@ -139,4 +146,4 @@ class _Wrapping:
         handoff.on_invoke_handoff = wrapped
 
     async def _mcp_tools(self, theirs: Any, run_context: Any) -> list[Tool]:
-        return [self._tool(tool) for tool in await theirs(run_context)]
+        return [self._tool(tool, self._recorder) for tool in await theirs(run_context)]

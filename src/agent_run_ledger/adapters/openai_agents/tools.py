@@ -30,7 +30,7 @@ from agent_run_ledger.adapters.gate import Gate, Verdict, allow_all
 from agent_run_ledger.adapters.openai_agents.errors import bare, carried
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
-from agent_run_ledger.errors import LedgerError, Vetoed
+from agent_run_ledger.errors import LedgerError, Misuse, Vetoed
 from agent_run_ledger.runs.run import Run
 
 Rules = Mapping[str, ToolRules | Mapping[str, Any]]
@@ -78,6 +78,8 @@ def make_recorder(*, tools: Rules | None = None, gate: Gate = allow_all, run: Ru
 def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
     """Return a copy of the tool whose calls are recorded; one that is wrapped already is returned as it is.
 
+    Misuse("wrapped_twice") for one that is wrapped already, where this recorder has another gate or other rules.
+
     Guarantees: the body runs only when nothing is on record of its call, known by the call id of the SDK, and only
     when the rules and the gate allow it, who is asked at every call: an approval of the SDK is none. A gate that waits
     for a decision interrupts the run, as `needs_approval` does; where the SDK goes on without one, Pending is raised.
@@ -86,7 +88,9 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
 
     Guardrails, `is_enabled`, timeouts and the tool's own `needs_approval` hold as they did.
     """
-    if getattr(tool.on_invoke_tool, _WRAPPED, False):
+    earlier = getattr(tool.on_invoke_tool, _WRAPPED, None)
+    if earlier is not None:
+        check_wrapped_once(tool.name, earlier, recorder)
         return tool
     body = copy.copy(tool)
     set_function_tool_failure_error_function(body, None)  # an error is to be recorded as one
@@ -96,7 +100,7 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
         return await _invoked(tool, body, recorder, context, arguments)
 
-    setattr(invoke, _WRAPPED, True)
+    setattr(invoke, _WRAPPED, recorder)
     invoke.__annotations__ = {"context": ToolContext, "arguments": str}  # no text, which the SDK would evaluate
     outer = copy.copy(tool)
     outer.on_invoke_tool = invoke
@@ -104,6 +108,17 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
     if recorder.gated or callable(tool.needs_approval):
         outer.needs_approval = _needs_approval(tool, recorder)
     return outer
+
+
+def check_wrapped_once(name: str, earlier: Recorder, recorder: Recorder) -> None:
+    """Raise Misuse where a gate or rules would silently not hold, as others stand already."""
+    says_nothing = not recorder.gated and recorder.rules == RulesByTool()
+    if not says_nothing and not recorder.guards_as(earlier):
+        raise Misuse(
+            f"{name!r} was wrapped before, and this gate and these rules would not hold for it",
+            code="wrapped_twice",
+            hint="wrap it once, from the agent that leads to all others, or with one recorder: recorder=...",
+        )
 
 
 async def _invoked(
