@@ -276,11 +276,11 @@ def test_an_answer_that_nobody_waits_for_any_more_does_not_reach_the_client(plac
 
 def test_an_error_after_a_cancellation_does_not_say_that_nothing_happened(place: Place) -> None:
     with place.session() as session:
-        waiting = session.begin("slow_error", {"seconds": 0.5})
+        waiting = session.begin("slow_error", {"seconds": 1.5})
         place.until("call slow_error")
         session.notify("notifications/cancelled", {"requestId": waiting})
         place.until("done slow_error")
         session.ask("ping")
-        assert meta_of(session.call("slow_error", {"seconds": 0.5}))["outcome"] == "unknown"
+        assert meta_of(session.call("slow_error", {"seconds": 1.5}))["outcome"] == "unknown"
         session.end()
     assert place.calls("slow_error") == 1
