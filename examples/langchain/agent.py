@@ -15,7 +15,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 
 from agent_run_ledger import Pending, RunLedger
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict
+from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest
 from agent_run_ledger.adapters.langchain import ledger_middleware
 
 CALLS, ORDERS, APPROVED = Path("calls.log"), Path("orders.txt"), Path("approved.txt")
@@ -57,10 +57,10 @@ def order(thing: str, number: int) -> str:
 def gate(request: ToolRequest) -> Answer:
     """Orders wait until a person has written their call id into approved.txt. It is read at every question."""
     if request.tool != "order":
-        return Answer(verdict=Verdict.ALLOWED)
+        return Answer(permission=Permission.ALLOWED)
     approved = APPROVED.read_text().split() if APPROVED.exists() else []
-    verdict = Verdict.ALLOWED if request.call_id in approved else Verdict.PENDING
-    return Answer(verdict=verdict, approval_id=request.call_id, reason=f"echo {request.call_id} >> {APPROVED}")
+    verdict = Permission.ALLOWED if request.call_id in approved else Permission.PENDING
+    return Answer(permission=verdict, approval_id=request.call_id, reason=f"echo {request.call_id} >> {APPROVED}")
 
 
 def model() -> Any:

@@ -14,7 +14,7 @@ from agents import Agent, Model, Runner, RunState, function_tool, set_tracing_di
 from fake_model import FakeModel
 
 from agent_run_ledger import Pending, RunLedger
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict
+from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest
 from agent_run_ledger.adapters.openai_agents import check_interruptions, wrap_agent
 
 RAN, PAID, DECISIONS, STATE = Path("calls.log"), Path("payments.jsonl"), Path("decisions.json"), Path("state.json")
@@ -59,10 +59,10 @@ def pay(to: str, amount: int) -> str:
 def gate(request: ToolRequest) -> Answer:
     """Let payments above 50 wait for a person, whose decisions stand in a file."""
     if request.tool != "pay" or request.arguments["amount"] <= 50:
-        return Answer(verdict=Verdict.ALLOWED)
+        return Answer(permission=Permission.ALLOWED)
     decisions = json.loads(DECISIONS.read_text()) if DECISIONS.exists() else {}
     return Answer(
-        verdict=Verdict(decisions.get(request.call_id, "pending")),
+        permission=Permission(decisions.get(request.call_id, "pending")),
         approval_id=request.call_id,
         reason="more than 50 is for a person to decide",
     )
@@ -110,7 +110,7 @@ def main() -> None:
     set_tracing_disabled(True)  # the SDK sends traces to OpenAI where it is not told otherwise
     if asked.decide:
         call, verdict = asked.decide.split("=")
-        DECISIONS.write_text(json.dumps({call: Verdict(verdict)}))
+        DECISIONS.write_text(json.dumps({call: Permission(verdict)}))
     try:
         print(asyncio.run(work(asked.run, asked.model or FakeModel(note), from_state=asked.from_state)))
     except Pending as pending:

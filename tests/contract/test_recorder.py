@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import Diverged, Pending, RunLedger, RunState, Vetoed
-from agent_run_ledger.adapters.gate import Answer, CallWaits, ToolRequest, Verdict
+from agent_run_ledger.adapters.gate import Answer, CallWaits, Permission, ToolRequest
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.testing import check_ledger
 
@@ -93,11 +93,11 @@ def test_an_error_that_the_model_was_told_of_is_given_again(ledger: RunLedger) -
 
 
 def test_no_model_is_asked_while_a_call_waits_and_the_next_attempt_asks_the_gate_anew(ledger: RunLedger) -> None:
-    bodies, said = Bodies(), [Verdict.PENDING]
+    bodies, said = Bodies(), [Permission.PENDING]
     bodies.broken = False
 
     def gate(request: ToolRequest) -> Answer:
-        return Answer(verdict=said[0], approval_id="approval-7", reason="ask Ada")
+        return Answer(permission=said[0], approval_id="approval-7", reason="ask Ada")
 
     recorder = Recorder(gate=gate)  # one for both attempts, as programs make it
 
@@ -116,7 +116,7 @@ def test_no_model_is_asked_while_a_call_waits_and_the_next_attempt_asks_the_gate
             live()
         assert bodies.ran == ["model"]
         assert ledger.bind("waits").state is RunState.SUSPENDED
-    said[0] = Verdict.ALLOWED
+    said[0] = Permission.ALLOWED
     assert live() == "left done"
     assert bodies.ran == ["model", "left", "model"]
 
@@ -175,20 +175,20 @@ def _cut(ledger: RunLedger, act: Callable[[], object]) -> None:
 
 
 def test_a_veto_of_the_gate_is_on_record_and_stands(ledger: RunLedger) -> None:
-    said, asked, bodies = [Verdict.DENIED], list[ToolRequest](), Bodies()
+    said, asked, bodies = [Permission.DENIED], list[ToolRequest](), Bodies()
 
     def gate(request: ToolRequest) -> Answer:
         asked.append(request)
-        return Answer(verdict=said[-1], reason="not today")
+        return Answer(permission=said[-1], reason="not today")
 
     def live() -> None:
         recorder = Recorder(gate=gate)
         assert recorder.gated
         with ledger.run("vetoed"):
-            assert recorder.ask("left", {"at": 1}, call_id="call-1").verdict is said[-1]
+            assert recorder.ask("left", {"at": 1}, call_id="call-1").permission is said[-1]
             recorder.tool("left", {"at": 1}, lambda: bodies.tool("left"), call_id="call-1")
 
-    for verdict in (Verdict.DENIED, Verdict.ALLOWED):
+    for verdict in (Permission.DENIED, Permission.ALLOWED):
         said.append(verdict)
         with pytest.raises(Vetoed, match="not today"):
             live()
@@ -204,7 +204,7 @@ def test_a_run_that_was_given_is_recorded_in_from_anywhere_and_the_gate_hears_of
 
     def gate(request: ToolRequest) -> Answer:
         asked.append(request.run_id)
-        return Answer(verdict=Verdict.ALLOWED)
+        return Answer(permission=Permission.ALLOWED)
 
     def call(recorder: Recorder) -> None:
         recorder.tool("left", {}, lambda: "done", call_id="call-1")
@@ -223,10 +223,10 @@ def test_a_run_that_was_given_is_recorded_in_from_anywhere_and_the_gate_hears_of
 
 
 def test_a_framework_that_swallows_pending_everywhere_does_not_complete_the_run(ledger: RunLedger) -> None:
-    said, bodies = [Verdict.PENDING], Bodies()
+    said, bodies = [Permission.PENDING], Bodies()
 
     def agent() -> None:
-        recorder = Recorder(gate=lambda _: Answer(verdict=said[-1], approval_id="a-1"))
+        recorder = Recorder(gate=lambda _: Answer(permission=said[-1], approval_id="a-1"))
         with contextlib.suppress(Pending):
             recorder.tool("left", {}, lambda: bodies.tool("right"), call_id="call-1")
         with contextlib.suppress(Pending):
@@ -235,7 +235,7 @@ def test_a_framework_that_swallows_pending_everywhere_does_not_complete_the_run(
     with pytest.raises(CallWaits, match="a-1"), ledger.run("swallowed"):
         agent()
     assert (ledger.bind("swallowed").state, bodies.ran) == (RunState.SUSPENDED, [])
-    said.append(Verdict.ALLOWED)
+    said.append(Permission.ALLOWED)
     with ledger.run("swallowed"):
         agent()
     assert bodies.ran == ["right", "model"]

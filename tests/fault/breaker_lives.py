@@ -16,8 +16,8 @@ from typing import Any
 from agent_run_ledger import LoopDetected, LoopDetectorPolicy, RunLedger, Tool
 from agent_run_ledger.cli.breaker_corpus import Trajectory, corpus_files, read_trajectories
 from agent_run_ledger.kernel.loops import Call, Detector, Level, glimpse_of
-from agent_run_ledger.runs.breaker import key_of
 from agent_run_ledger.runs.judged import judged_calls
+from agent_run_ledger.runs.later import key_of_call
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.testing import check_ledger
 from tests.simulation.lives import in_a_child, warm
@@ -92,11 +92,11 @@ def said_on_record(path: Path, names: Sequence[str]) -> dict[str, Said]:
             assert row is not None
             calls = list(judged_calls(reader, row))
             assert all(call.agrees for call in calls), name
-            last = {key_of(one.stored.record): one for one in calls}  # an error may have been tried again
+            last = {key_of_call(one.stored.record): one for one in calls}  # an error may have been tried again
             found[name] = [
                 (one.verdict.level.name, "" if one.verdict.level is Level.OK else one.verdict.rule, one.verdict.count)
                 for one in calls
-                if last[key_of(one.stored.record)] is one
+                if last[key_of_call(one.stored.record)] is one
             ]
         return found
     finally:

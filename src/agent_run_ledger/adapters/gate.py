@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from agent_run_ledger.errors import Pending
 
 
-class Verdict(StrEnum):
+class Permission(StrEnum):
     """What a gate says of a call: it may be made, it waits for a decision, or it may not be made."""
 
     ALLOWED = "allowed"
@@ -32,7 +32,7 @@ class ToolRequest:
 class Answer:
     """What a gate says. `approval_id` names what is waited for; `reason` is for people and the agent."""
 
-    verdict: Verdict
+    permission: Permission
     approval_id: str = ""
     reason: str = ""
 
@@ -55,4 +55,4 @@ class Gate(Protocol):
 
 def allow_all(request: ToolRequest) -> Answer:
     """Allow everything: where no gate is given."""
-    return Answer(verdict=Verdict.ALLOWED)
+    return Answer(permission=Permission.ALLOWED)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextvars import Token
 from typing import Any
 
-from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, ToolRequest, Verdict, allow_all
+from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
 from agent_run_ledger.errors import Pending, Vetoed
 from agent_run_ledger.runs.current import CURRENT, Caller
@@ -126,13 +126,13 @@ class Recorder:
     def _veto(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
         """Return why a call may not be made, empty where it may. CallWaits where nobody has decided."""
         answer = self.ask(name, arguments, call_id=call_id)
-        if answer.verdict is Verdict.PENDING:
+        if answer.permission is Permission.PENDING:
             said = f"the call of {name!r} waits for approval {answer.approval_id!r}"
             waits = CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
             self._waits()[name, call_id] = waits
             raise waits
         self.waits_elsewhere(name, call_id)
-        if answer.verdict is Verdict.DENIED:
+        if answer.permission is Permission.DENIED:
             return f"the call of {name!r} was refused: {answer.reason or 'it may not be made'}"
         deny = self.rules.of(name).deny
         return f"tool {name!r} may not be called: {deny}" if deny else ""

@@ -19,7 +19,7 @@ from agent_run_ledger.ports import RunRow, Store, StoredRecord
 from agent_run_ledger.runs.abandoned import after_of, detail_of
 from agent_run_ledger.runs.calls import CallIdentity, parameter
 from agent_run_ledger.runs.endings import Ending
-from agent_run_ledger.runs.later import CallKey, are_siblings
+from agent_run_ledger.runs.later import CallKey, are_siblings, key_of_call
 from agent_run_ledger.runs.reasons import BREAKER, LOOP
 from agent_run_ledger.runs.steps import Step
 
@@ -237,7 +237,9 @@ def show_all(bench: Bench, records: Iterable[StoredRecord]) -> None:
     for stored in records:
         glimpse = show(bench, stored)
         if glimpse is not None:
-            bench.judge(key_of(stored.record), glimpse, after=after_of(stored.record), attempt=stored.record.attempt)
+            bench.judge(
+                key_of_call(stored.record), glimpse, after=after_of(stored.record), attempt=stored.record.attempt
+            )
             bench.landed(stored.record_id)
 
 
@@ -251,11 +253,6 @@ def show(bench: Bench, stored: StoredRecord) -> Glimpse | None:
         bench.turn()
     packed = detail_of(record).get(GLIMPSE)
     return _unpacked(packed, stored) if isinstance(packed, str) else None
-
-
-def key_of(record: Record) -> CallKey:
-    """Return what a call is found by."""
-    return (record.scope, record.name, record.fingerprint, record.occurrence)
 
 
 def kept_verdict(verdict: Verdict, record_ids: tuple[int, ...]) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from agent_run_ledger.ports import RecordKey, RunRow, Store, StoredRecord
 from agent_run_ledger.runs.abandoned import CALLED, RESOLVE, after_of, detail_of, is_unknown
 from agent_run_ledger.runs.breaker import nudge_of
 from agent_run_ledger.runs.calls import CallIdentity
-from agent_run_ledger.runs.later import CallKey, Later
+from agent_run_ledger.runs.later import CallKey, Later, key_of_call
 from agent_run_ledger.runs.leaf_check import check_against_leaf, erased
 from agent_run_ledger.runs.prefix import Prefix
 from agent_run_ledger.runs.recorded import Recorded
@@ -194,7 +194,7 @@ class History:
                 if record.name == RESOLVE:
                     self._read_resolution(stored)
                 continue
-            key = _key(record)
+            key = key_of_call(record)
             self._begun.add(key)
             if record.kind is not RecordKind.ABANDONED:
                 self._errors[key] = _Error(stored.record_id, record.kind)
@@ -226,7 +226,7 @@ class History:
         referenced = map(reader.record, () if prefix is None else sorted((*prefix.calls, *prefix.others)))
         for stored in chain(referenced, reader.records(self._row.row_id, kinds=kinds)):
             record = stored.record
-            self._note_later(_key(record), stored.record_id, after_of(record))
+            self._note_later(key_of_call(record), stored.record_id, after_of(record))
         for child in reader.children_of(self._row.row_id):
             if child.start_record_id is not None:
                 start = reader.record(child.start_record_id)
@@ -284,10 +284,6 @@ def _exception(record: Record) -> Exception:
     if isinstance(value, Exception):
         return value
     return RuntimeError(f"step {record.name!r} raised an exception that has no stored form")
-
-
-def _key(record: Record) -> CallKey:
-    return (record.scope, record.name, record.fingerprint, record.occurrence)
 
 
 def key_of(record: Record, record_id: int) -> RecordKey:

@@ -13,7 +13,8 @@ from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.record import KEPT_INPUTS, Record, RecordKind
 from agent_run_ledger.ports import Reader, RunRow, StoredRecord
 from agent_run_ledger.runs.abandoned import after_of, detail_of
-from agent_run_ledger.runs.breaker import JUDGED, VERDICT, Bench, kept_verdict, key_of, show, show_all
+from agent_run_ledger.runs.breaker import JUDGED, VERDICT, Bench, kept_verdict, show, show_all
+from agent_run_ledger.runs.later import key_of_call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ def judged_calls(reader: Reader, row: RunRow) -> Iterator[JudgedCall]:
         if bench is None or glimpse is None:
             continue
         verdict, record_ids = bench.judge(
-            key_of(stored.record), glimpse, after=after_of(stored.record), attempt=stored.record.attempt
+            key_of_call(stored.record), glimpse, after=after_of(stored.record), attempt=stored.record.attempt
         )
         bench.landed(stored.record_id)
         said = cast("Mapping[str, Any] | None", detail_of(stored.record).get(VERDICT))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.kernel.scopes import ELEMENT_BYTES, ScopeKind, enclosing_call
 
 CallKey = tuple[bytes, str, bytes, int]
+
+
+def key_of_call(record: Record) -> CallKey:
+    """Return what the call of a record is found by."""
+    return (record.scope, record.name, record.fingerprint, record.occurrence)
 
 
 class Later:

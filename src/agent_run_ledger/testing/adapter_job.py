@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict, allow_all
+from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import ToolRules
 from agent_run_ledger.ledger.run_ledger import RunLedger
 from agent_run_ledger.testing.adapter_evidence import Evidence, What
@@ -189,9 +189,9 @@ class FileGate:
 
     def __call__(self, request: ToolRequest) -> Answer:
         """Read the decision anew, and note that it was asked for."""
-        said = Verdict(self._file.read_text().strip())
+        said = Permission(self._file.read_text().strip())
         self._evidence.note(What.GATE, name=request.tool, call_id=request.call_id, text=str(said))
-        return Answer(verdict=said, approval_id="approval-1", reason="a person decides")
+        return Answer(permission=said, approval_id="approval-1", reason="a person decides")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from agent_run_ledger.errors import ClassGone, LedgerError
 from agent_run_ledger.kernel.record import DYNAMIC_KEY, Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import InFlight, Reader, RunRow, StoredRecord
+from agent_run_ledger.runs.later import CallKey, key_of_call
 from agent_run_ledger.runs.prefix import Prefix, prefix_in
 from agent_run_ledger.testing.resolution_check import Resolutions
 
@@ -20,8 +21,6 @@ MAY_BE_IN_FLIGHT = frozenset((RunState.RUNNING, RunState.QUARANTINED, RunState.C
 
 _OF_A_LIVE_ATTEMPT = frozenset((RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED))
 _LIMIT_BYTES = 1 << 62
-
-CallKey = tuple[bytes, str, bytes, int]
 
 
 class RunRows:
@@ -116,7 +115,7 @@ class RunRows:
             if other.kind is not RecordKind.RESULT or another or other.run_uid == self.row.run_uid:
                 self._note(f"it refers to record {record_id}, which is no result of step {name!r} of another run")
             self._result_names[record_id] = other.name
-            self._results[call_key(other)] = record_id
+            self._results[key_of_call(other)] = record_id
 
     def _read_abandoned(self, stored: StoredRecord) -> None:
         """The start of a later attempt says in its own leaf that a call of an earlier one was abandoned.
@@ -134,9 +133,9 @@ class RunRows:
     def _read_result(self, stored: StoredRecord) -> None:
         """A call has one result, and this program can restore it to the value that was recorded."""
         record = stored.record
-        if call_key(record) in self._results:
+        if key_of_call(record) in self._results:
             self._note(f"step {record.name!r} has two results of one call")
-        self._results[call_key(record)] = stored.record_id
+        self._results[key_of_call(record)] = stored.record_id
         self._result_names[stored.record_id] = record.name
         if not record.salt:
             return  # erased: the leaf is all that is left
@@ -198,8 +197,3 @@ class RunRows:
                 yield f"its END record takes record {record_id} for the result of step {name!r}, which it is not"
         for record_id in sorted(set(used) - set(self._result_names)):
             yield f"its END record used record {record_id}, which is no result of this run"
-
-
-def call_key(record: Record) -> CallKey:
-    """Return what identifies the call of a record in its run."""
-    return (record.scope, record.name, record.fingerprint, record.occurrence)

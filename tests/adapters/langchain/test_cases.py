@@ -17,7 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from agent_run_ledger import Diverged, Pending, RunLedger
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict, allow_all
+from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.langchain import ledger_tool_node, suspend_if_waiting, wrap_chat_model
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.testing import check_ledger
@@ -98,10 +98,10 @@ def test_a_graph_that_was_changed_never_goes_on_with_the_old_node(
 
 def test_a_subgraph_that_waits_goes_on_where_it_was(ledger: RunLedger, saver: SqliteSaver) -> None:
     ran: list[str] = []
-    said = [Verdict.PENDING]
+    said = [Permission.PENDING]
 
     def gate(request: ToolRequest) -> Answer:
-        return Answer(verdict=said[0], approval_id="a-1") if request.tool == "approve" else allow_all(request)
+        return Answer(permission=said[0], approval_id="a-1") if request.tool == "approve" else allow_all(request)
 
     def make(name: str) -> Any:
         @tool(name)
@@ -139,7 +139,7 @@ def test_a_subgraph_that_waits_goes_on_where_it_was(ledger: RunLedger, saver: Sq
         with pytest.raises(Pending, match="a-1"), ledger.run("r1"):
             suspend_if_waiting(graph.invoke(asked, CONFIG))
         assert ran == ["prep", "c1"]
-    said[0] = Verdict.ALLOWED
+    said[0] = Permission.ALLOWED
     with ledger.run("r1"):
         suspend_if_waiting(graph.invoke(Command(resume=True), CONFIG))
     assert ran == ["prep", "c1", "approve", "c3", "post"]

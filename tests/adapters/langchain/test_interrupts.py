@@ -15,7 +15,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command, interrupt
 
 from agent_run_ledger import Pending, RunLedger, RunState
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict, allow_all
+from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.langchain import (
     ledger_middleware,
     ledger_tool_node,
@@ -39,14 +39,14 @@ class Office:
         self.folder = folder
         self.ran: list[str] = []
         self.asked_gate: list[str] = []
-        self.said = Verdict.PENDING
+        self.said = Permission.PENDING
         self.gated = "send_email"
 
     def gate(self, request: ToolRequest) -> Answer:
         if request.tool != self.gated:
             return allow_all(request)
         self.asked_gate.append(request.call_id)
-        return Answer(verdict=self.said, approval_id="approval-7", reason="Ada decides")
+        return Answer(permission=self.said, approval_id="approval-7", reason="Ada decides")
 
     @property
     def tools(self) -> list[Any]:
@@ -126,7 +126,7 @@ def test_a_pending_call_interrupts_and_only_the_gate_lets_it_go(
         go(Command(resume={"approved": True}))  # who resumes decides nothing
     assert office.ran == []
 
-    office.said = Verdict.ALLOWED
+    office.said = Permission.ALLOWED
     state = go(Command(resume=True))
     assert state["messages"][-1].content == "done"
     assert _given(state) == {"p1": "sent to Ada"}
@@ -143,7 +143,7 @@ def test_a_denied_call_is_told_to_the_model_after_resuming(
     graph = office.agent(model, saver)
     with pytest.raises(Pending), ledger.run("ticket"):
         suspend_if_waiting(graph.invoke({"messages": [HumanMessage("go")]}, CONFIG))
-    office.said = Verdict.DENIED
+    office.said = Permission.DENIED
     with ledger.run("ticket"):
         state = suspend_if_waiting(graph.invoke(Command(resume=True), CONFIG))
     assert "was refused: Ada decides" in _given(state)["p1"]
@@ -157,7 +157,7 @@ def test_interrupted_and_resumed_within_one_attempt(office: Office, ledger: RunL
     with ledger.run("ticket"):
         first = graph.invoke({"messages": [HumanMessage("go")]}, CONFIG)
         assert len(first["__interrupt__"]) == 1
-        office.said = Verdict.ALLOWED
+        office.said = Permission.ALLOWED
         assert graph.invoke(Command(resume=True), CONFIG)["messages"][-1].content == "done"
     assert (office.ran, model.asked) == (["send_email"], 2)
 
@@ -166,7 +166,7 @@ def test_without_a_checkpointer_the_run_is_started_again_and_goes_the_same_way(
     office: Office, ledger: RunLedger
 ) -> None:
     model = scripted(office.folder, calls(EMAIL), "done")
-    for said in (Verdict.PENDING, Verdict.PENDING, Verdict.ALLOWED, Verdict.ALLOWED):
+    for said in (Permission.PENDING, Permission.PENDING, Permission.ALLOWED, Permission.ALLOWED):
         office.said = said
         graph = office.agent(model)
         try:
@@ -174,7 +174,7 @@ def test_without_a_checkpointer_the_run_is_started_again_and_goes_the_same_way(
                 state = suspend_if_waiting(graph.invoke({"messages": [HumanMessage("go")]}))
                 assert state["messages"][-1].content == "done"
         except Pending:
-            assert said is Verdict.PENDING
+            assert said is Permission.PENDING
             assert (office.ran, model.asked) == ([], 1)
     assert (office.ran, model.asked) == (["send_email"], 2)
 

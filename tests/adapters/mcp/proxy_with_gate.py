@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from agent_run_ledger import RunLedger
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict
+from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest
 from agent_run_ledger.adapters.mcp import Settings, serve
 
 DECISIONS = Path(os.environ["DECISIONS"])
@@ -18,7 +18,7 @@ DECISIONS = Path(os.environ["DECISIONS"])
 def gate(request: ToolRequest) -> Answer:
     approval = f"{request.tool}-{json.dumps(request.arguments, sort_keys=True)}-{request.call_id.rsplit(':', 1)[-1]}"
     said = json.loads(DECISIONS.read_text(encoding="utf-8")).get(approval, "pending")
-    return Answer(verdict=Verdict(said), approval_id=approval, reason="the shop decides")
+    return Answer(permission=Permission(said), approval_id=approval, reason="the shop decides")
 
 
 def main() -> None:

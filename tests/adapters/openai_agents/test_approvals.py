@@ -12,7 +12,7 @@ import pytest
 from agents import Agent, Runner, RunState, function_tool
 
 from agent_run_ledger import Diverged, Pending
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict
+from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest
 from agent_run_ledger.adapters.openai_agents import check_interruptions, wrap_agent
 from agent_run_ledger.kernel.states import RunState as State
 from agent_run_ledger.testing import check_ledger
@@ -29,14 +29,16 @@ class FileGate:
         self.file = folder / "decision"
         self.asked: list[ToolRequest] = []
 
-    def decide(self, verdict: Verdict) -> None:
+    def decide(self, verdict: Permission) -> None:
         self.file.write_text(str(verdict))
 
     def __call__(self, request: ToolRequest) -> Answer:
         self.asked.append(request)
-        said = Verdict(self.file.read_text()) if self.file.exists() else Verdict.PENDING
+        said = Permission(self.file.read_text()) if self.file.exists() else Permission.PENDING
         return Answer(
-            verdict=said if request.tool == "pay" else Verdict.ALLOWED, approval_id="ap-1", reason="a person decides"
+            permission=said if request.tool == "pay" else Permission.ALLOWED,
+            approval_id="ap-1",
+            reason="a person decides",
         )
 
 
@@ -134,7 +136,7 @@ def test_a_word_of_the_framework_executes_nothing(house: House) -> None:
 
 
 def test_allowed_it_executes_once_from_the_state(house: House) -> None:
-    house.gate.decide(Verdict.ALLOWED)
+    house.gate.decide(Permission.ALLOWED)
     result = house.resume()
     assert result.final_output == "paid 4, a page"
     assert house.log.take() == ["pay"]
@@ -144,7 +146,7 @@ def test_allowed_it_executes_once_from_the_state(house: House) -> None:
 
 
 def test_allowed_it_executes_once_from_the_beginning(house: House) -> None:
-    house.gate.decide(Verdict.ALLOWED)
+    house.gate.decide(Permission.ALLOWED)
     if house.own_approval:  # the tool's own question interrupts every run from the beginning, without a model call
         with pytest.raises(Pending):
             house.start()
@@ -157,7 +159,7 @@ def test_allowed_it_executes_once_from_the_beginning(house: House) -> None:
 
 
 def test_both_ways_on_lead_to_the_same_records(house: House) -> None:
-    house.gate.decide(Verdict.ALLOWED)
+    house.gate.decide(Permission.ALLOWED)
     house.resume()
     assert house.log.take() == ["pay"]
     house.asked()
@@ -166,7 +168,7 @@ def test_both_ways_on_lead_to_the_same_records(house: House) -> None:
 
 
 def test_another_prompt_after_the_pause_is_a_divergence(house: House) -> None:
-    house.gate.decide(Verdict.ALLOWED)
+    house.gate.decide(Permission.ALLOWED)
     house.suffix = " It is another day."
     with pytest.raises(Diverged):
         house.start()
@@ -174,22 +176,22 @@ def test_another_prompt_after_the_pause_is_a_divergence(house: House) -> None:
 
 
 def test_denied_by_the_gate_it_is_told_to_the_model_whatever_the_framework_says(house: House) -> None:
-    house.gate.decide(Verdict.DENIED)
+    house.gate.decide(Permission.DENIED)
     assert "refused: a person decides" in house.resume().final_output
-    house.gate.decide(Verdict.ALLOWED)  # the veto is on record, and stands
+    house.gate.decide(Permission.ALLOWED)  # the veto is on record, and stands
     assert "refused: a person decides" in house.resume().final_output
     assert house.log.take() == []
 
 
 def test_rejected_in_the_framework_it_does_not_execute(house: House) -> None:
-    house.gate.decide(Verdict.ALLOWED)
+    house.gate.decide(Permission.ALLOWED)
     assert "not approved" in house.resume(approve=False).final_output
     assert house.log.take() == []
 
 
 def test_a_call_that_waits_ends_the_run_of_an_agent_that_would_end_with_its_result(tmp_path: Path) -> None:
     """No question to a model comes after it, which would be refused: the tool itself must raise."""
-    said = [Verdict.PENDING, Verdict.ALLOWED]
+    said = [Permission.PENDING, Permission.ALLOWED]
 
     @function_tool
     def pay() -> str:
@@ -197,7 +199,7 @@ def test_a_call_that_waits_ends_the_run_of_an_agent_that_would_end_with_its_resu
 
     model = FakeModel(lambda *_: [call("pay", "p")], tmp_path / "asked")
     agent = Agent(name="clerk", model=model, tools=[pay], tool_use_behavior="stop_on_first_tool")
-    wrap_agent(agent, gate=lambda _: Answer(verdict=said.pop(), approval_id="ap-1"))
+    wrap_agent(agent, gate=lambda _: Answer(permission=said.pop(), approval_id="ap-1"))
     with ledger(tmp_path) as opened:
         with pytest.raises(Pending, match="ap-1"), opened.run(RUN):
             Runner.run_sync(agent, "Pay.")

@@ -13,7 +13,7 @@ from agents.models.interface import ModelTracing
 from openai.types.responses.response_reasoning_item import ResponseReasoningItem, Summary
 
 from agent_run_ledger import Diverged, Misuse
-from agent_run_ledger.adapters.gate import Answer, ToolRequest, Verdict
+from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest
 from agent_run_ledger.adapters.openai_agents import LedgerModelProvider, make_recorder, wrap_agent, wrap_model
 from agent_run_ledger.adapters.openai_agents.requests import request_of
 from agent_run_ledger.testing import check_ledger
@@ -226,7 +226,7 @@ def test_wrapped_twice_is_wrapped_once(tmp_path: Path) -> None:
 
 
 def _gate(request: ToolRequest) -> Answer:
-    return Answer(verdict=Verdict.DENIED, reason="not today")
+    return Answer(permission=Permission.DENIED, reason="not today")
 
 
 @function_tool

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
 
-from agent_run_ledger.adapters.gate import Answer, Gate, ToolRequest, Verdict
+from agent_run_ledger.adapters.gate import Answer, Gate, Permission, ToolRequest
 from agent_run_ledger.adapters.mcp import answers
 from agent_run_ledger.adapters.mcp.call_numbers import CALL_ID, CallNumbers, call_digest, part_of
 from agent_run_ledger.adapters.mcp.listing import Listing
@@ -236,7 +236,7 @@ class ToolCalls:
     def _asked_gate(self, request: ToolRequest) -> Answer:
         """Ask the gate, and keep what it says against the call for the answer to the client."""
         answer = self._gate(request)
-        if answer.verdict is not Verdict.ALLOWED:
+        if answer.permission is not Permission.ALLOWED:
             self._against[request.call_id] = answer
         return answer
 

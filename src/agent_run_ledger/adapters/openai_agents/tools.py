@@ -26,7 +26,7 @@ from agents.tool_context import ToolContext
 from agents.util._approvals import evaluate_function_tool_approval
 
 from agent_run_ledger import codecs
-from agent_run_ledger.adapters.gate import Gate, Verdict, allow_all
+from agent_run_ledger.adapters.gate import Gate, Permission, allow_all
 from agent_run_ledger.adapters.openai_agents.errors import bare, carried
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
@@ -172,7 +172,7 @@ def _needs_approval(tool: FunctionTool, recorder: Recorder) -> Callable[..., Any
             own = await evaluate_function_tool_approval(tool, context, json.dumps(arguments), call_id)
             if own.outcome == "require_approval":
                 return True
-        return recorder.ask(tool.qualified_name, arguments, call_id=call_id).verdict is Verdict.PENDING
+        return recorder.ask(tool.qualified_name, arguments, call_id=call_id).permission is Permission.PENDING
 
     return needs
 
