@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_run_ledger import RunLedger
+from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.kernel.scopes import ROOT, branch_scope
 from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.call_story import CallFate, attempt_counts, tell_calls
-from agent_run_ledger.ledger.call_view import CallStanding, Place, placed
+from agent_run_ledger.ledger.call_view import CallStanding, CallsView, Place, placed
 from agent_run_ledger.ledger.run_view import RunView, view_run
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.runs.operate import decide
+from agent_run_ledger.runs.tools import Tool
 from tests.contract.dynamic_kit import Dynamic, left_unknown, open_context, resolve
 
 Shape = list[Any]
@@ -292,3 +296,70 @@ def test_each_attempt_is_counted(context: Context) -> None:
     counts = attempt_counts(seen(context))
     assert (counts[1].recorded, counts[1].failed, counts[1].left, counts[1].unknown) == (1, 1, 1, 1)
     assert (counts[2].recorded, counts[2].failed, counts[2].left, counts[2].unknown) == (1, 0, 0, 0)
+
+
+def _fail_beside(ledger: RunLedger, *, told: bool) -> None:
+    """Two tools of an adapter side by side, of which the first fails; then a model, where it was told."""
+
+    def fail() -> str:
+        raise OSError("left")
+
+    recorder = Recorder(tools={"*": {"safe": True}})
+    with contextlib.suppress(OSError), ledger.run("agent"):
+        try:
+            recorder.tool("left", {}, fail, call_id="c-1")
+        except OSError:
+            recorder.tool("right", {}, lambda: "done", call_id="c-2")
+            if not told:
+                raise
+        recorder.model("model", {"messages": ["go"]}, lambda: "well")
+        raise OSError("stop")
+
+
+@pytest.mark.parametrize(("told", "fate"), [(False, "tries"), (True, "raises")])
+def test_a_tool_that_failed_beside_others_is_told_to_be_tried_unless_the_agent_went_on(
+    tmp_path: Path, told: bool, fate: str
+) -> None:
+    with RunLedger(db_path=tmp_path / "runs.db") as ledger:
+        _fail_beside(ledger, told=told)
+    opened = open_context(tmp_path / "runs.db")
+    assert fates(opened)["left"] == fate
+    assert fates(opened)["right"] == "restores"
+    opened.store.close()
+    ran = list[str]()
+    with RunLedger(db_path=tmp_path / "runs.db") as ledger:
+        recorder = Recorder(tools={"*": {"safe": True}})
+        with contextlib.suppress(OSError), ledger.run("agent"):
+            recorder.tool("left", {}, lambda: ran.append("left"), call_id="c-1")
+    assert ran == (["left"] if fate == "tries" else [])
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_what_was_found_out_of_a_call_counts_where_the_others_stand_beside_it(tmp_path: Path, beside: bool) -> None:
+    """An unknown outcome says nothing of how its step is called: the other calls with keys do."""
+    with RunLedger(db_path=tmp_path / "runs.db") as ledger:
+        with contextlib.suppress(KeyboardInterrupt), ledger.run("agent"):
+            _keyed("left", beside)(_interrupt)
+        with contextlib.suppress(OSError), ledger.run("agent"):
+            _keyed("right", beside)(lambda: "done")
+            raise OSError("stop")
+    opened = open_context(tmp_path / "runs.db")
+    (unknown,) = [one.unknown_id for one in (seen(opened).calls or CallsView(calls=(), has_key=False)).unknown]
+    assert unknown is not None
+    resolve(opened, unknown, "result", 1)
+    assert fates(opened)["left"] == ("restores" if beside else "unknown")
+    opened.store.close()
+    with contextlib.suppress(OSError), RunLedger(db_path=tmp_path / "runs.db") as ledger, ledger.run("agent"):
+        found = _keyed("left", beside)(lambda: "again")
+        assert (found == 1) is beside
+        raise OSError("stop")
+
+
+def _interrupt() -> str:
+    raise KeyboardInterrupt
+
+
+def _keyed(name: str, beside: bool) -> Any:
+    tool: Any = Tool(lambda make: make(), name=name, key=name, ignore=["make"])
+    tool.beside = beside
+    return tool

@@ -239,3 +239,129 @@ def test_a_framework_that_swallows_pending_everywhere_does_not_complete_the_run(
     with ledger.run("swallowed"):
         agent()
     assert bodies.ran == ["right", "model"]
+
+
+def test_nobody_is_asked_of_a_call_that_the_rules_deny(ledger: RunLedger) -> None:
+    asked, bodies, denied = [""], Bodies(), {"left": {"deny": "never here"}}
+
+    def gate(request: ToolRequest) -> Answer:
+        asked.append(request.tool)
+        return Answer(permission=Permission.PENDING, approval_id="a-1")
+
+    def call(recorder: Recorder) -> None:
+        recorder.tool("left", {}, lambda: bodies.tool("left"), call_id="call-1")
+
+    with ledger.run("denied"):
+        with contextlib.suppress(Pending):
+            call(Recorder(gate=gate))
+        assert asked == ["", "left"]
+        recorder = Recorder(gate=gate, tools=denied)
+        assert recorder.ask("left", {}, call_id="call-1").permission is Permission.DENIED
+        with pytest.raises(Vetoed, match="never here"):
+            call(recorder)
+        recorder.model("model", {"messages": ["go"]}, bodies.ask)  # it waits no more
+    assert (asked, bodies.ran) == (["", "left"], ["model"])
+    assert ledger.bind("denied").state is RunState.COMPLETED
+
+
+@pytest.mark.parametrize("call_id", ["same", ""])
+def test_a_call_that_waits_is_not_forgotten_for_another_one_with_its_id(ledger: RunLedger, call_id: str) -> None:
+    bodies = Bodies()
+
+    def gate(request: ToolRequest) -> Answer:
+        waits = request.arguments["to"] == "Ada"
+        return Answer(permission=Permission.PENDING if waits else Permission.ALLOWED, approval_id="a-1")
+
+    def agent() -> None:
+        recorder = Recorder(gate=gate)
+        for to in ("Ada", "Grace"):
+            with contextlib.suppress(Pending):
+                recorder.tool("pay", {"to": to}, lambda: bodies.tool("right"), call_id=call_id)
+        with contextlib.suppress(Pending):
+            recorder.model("model", {"messages": ["go"]}, bodies.ask)
+
+    with pytest.raises(CallWaits, match="a-1"), ledger.run("two"):
+        agent()
+    assert (ledger.bind("two").state, bodies.ran) == (RunState.SUSPENDED, ["right"])
+
+
+def test_a_run_whose_framework_waits_by_itself_is_suspended_unless_it_goes_on(ledger: RunLedger) -> None:
+    waits, bodies = Answer(permission=Permission.PENDING, approval_id="a-1", reason="ask Ada"), Bodies()
+    with pytest.raises(CallWaits, match=r"a-1.*ask Ada"), ledger.run("elsewhere"):
+        Recorder(gate=lambda _: waits).waits_elsewhere("left", {}, "call-1", waits)
+    assert ledger.bind("elsewhere").state is RunState.SUSPENDED
+    with ledger.run("elsewhere"):
+        recorder = Recorder(gate=lambda _: waits)
+        recorder.waits_elsewhere("left", {}, "call-1", waits)
+        recorder.model("model", {"messages": ["go"]}, bodies.ask)
+    assert ledger.bind("elsewhere").state is RunState.COMPLETED
+
+
+def test_one_id_for_several_calls_answers_each_from_its_own_record(ledger: RunLedger) -> None:
+    bodies = Bodies()
+    calls = (("right", {"at": 1}), ("right", {"at": 2}), ("far", {"at": 1}), ("right", {"at": 1}))
+
+    def live() -> list[str]:
+        recorder, told = Recorder(), list[str]()
+        with ledger.run("one-id"):
+            for name, arguments in calls:
+                recorder.model("model", {"messages": ["go", *told]}, bodies.ask)
+                made = lambda name=name, at=arguments["at"]: f"{bodies.tool(name)} at {at}"  # noqa: E731
+                told.append(recorder.tool(name, arguments, made, call_id="same"))
+        return told
+
+    expected = ["right done at 1", "right done at 2", "far done at 1", "right done at 1"]
+    assert live() == expected
+    ran = [*bodies.ran]
+    assert [name for name in ran if name != "model"] == ["right", "right", "far"]
+    assert live() == expected
+    assert bodies.ran == ran
+
+
+def test_one_id_with_arguments_that_are_not_on_record_is_a_divergence(ledger: RunLedger) -> None:
+    bodies = Bodies()
+
+    def live(at: int) -> None:
+        with ledger.run("other"):
+            Recorder().tool("right", {"at": at}, lambda: bodies.tool("right"), call_id="same")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        live(1)
+    with pytest.raises(Diverged, match="at"):
+        live(2)
+    assert bodies.ran == ["right"]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_none_is_a_recorded_error_and_nobody_is_asked(ledger: RunLedger, number: float) -> None:
+    asked, bodies = list[str](), Bodies()
+
+    def gate(request: ToolRequest) -> Answer:
+        asked.append(request.call_id)
+        return Answer(permission=Permission.ALLOWED)
+
+    def live() -> str:
+        recorder = Recorder(gate=gate)
+        with ledger.run("nan"):
+            with pytest.raises(Vetoed, match="NaN or infinite") as refused:
+                recorder.tool("pay", {"to": ["Ada", {"amount": number}]}, lambda: bodies.tool("pay"), call_id="c")
+            recorder.model("model", {"messages": [refused.value.message]}, bodies.ask)
+            return str(recorder.tool("pay", {"amount": 4.5}, lambda: bodies.tool("right"), call_id="d"))
+
+    assert [live() for _ in range(2)] == ["right done"] * 2
+    assert (bodies.ran, asked) == (["model", "right"], ["d"] * 2)
+
+
+def test_a_gate_and_words_call_a_tool_by_its_own_name(ledger: RunLedger) -> None:
+    asked = list[str]()
+
+    def gate(request: ToolRequest) -> Answer:
+        asked.append(request.tool)
+        return Answer(permission=Permission.DENIED, reason="not today")
+
+    with ledger.run("names"):
+        recorder = Recorder(gate=gate, called=lambda step: step.removeprefix("mcp:"))
+        with pytest.raises(Vetoed, match=r"the call of 'run\.x' was refused: not today"):
+            recorder.tool("mcp:run.x", {}, lambda: "no", call_id="c")
+    assert asked == ["run.x"]

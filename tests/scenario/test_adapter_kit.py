@@ -40,6 +40,9 @@ def test_an_adapter_that_is_right_holds_in_every_scenario(tmp_path: Path) -> Non
         ("SaysNothingOfTokens", "tokens", "spent are (calls, tokens in, tokens out) (0, None, None)"),
         ("AsksNoGate", "gate_denied", "life 1 ran a tool's body 1 times instead of 0"),
         ("AsksNoGate", "gate_allowed", "the gate was not asked in life 1"),
+        ("AsksNoGate", "gate_swallowed", "life 1 ran a tool's body 1 times instead of 0"),
+        ("EndsWithWhatWaits", "gate_swallowed", "what waits was swallowed: the run is completed"),
+        ("PhonesHome", "live", "life 1 reached for the network: getaddrinfo 192.0.2.1"),
         ("NeedsItsFrameworkAtOnce", "no_framework", "raised ModuleNotFoundError"),
     ],
 )

@@ -38,7 +38,12 @@ class Answer:
 
 
 class CallWaits(Pending):
-    """A call of a tool waits for a decision. `approval_id` names what is waited for."""
+    """A call of a tool waits for a decision. `approval_id` names what is waited for.
+
+    `elsewhere`: the framework itself waits for it, so that it keeps no model from being asked.
+    """
+
+    elsewhere = False
 
     def __init__(self, message: str, *, approval_id: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextvars import Token
 from typing import Any
 
+from agent_run_ledger.adapters.finite import finite, is_finite
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
-from agent_run_ledger.errors import Pending, Vetoed
+from agent_run_ledger.errors import Vetoed
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import Step
@@ -28,14 +29,17 @@ class Recorder:
     Guarantees: `make` is called only when nothing is on record of the call; what it returned is given again at every
     restart. A model call goes by its `request`, which must be a projection of meaning made of plain values (role,
     text, tool name, arguments, call id), never a dump of the framework's objects; a tool call by its call id, or where
-    there is none by its arguments and its place among equal calls. A tool is called only when its rules and the gate
-    allow it: Pending is raised before anything is started, Vetoed as the recorded error of the call, which stands.
-    While a call of a tool waits for its approval no model is asked in the attempt, by any recorder, and the run cannot
-    be completed, whatever the framework made of Pending: Pending is raised again, at last where the run is left.
+    there is none by its arguments and its place among equal calls; one id with other arguments is another call. A tool
+    is called only when its rules and the gate, who is not asked where the rules say no, allow it: Pending is raised
+    before anything is started, Vetoed as the recorded error of the call, which stands. So is an argument that is no
+    JSON number: NaN is not above any limit that a gate has. While a call of a tool waits for its approval no model is
+    asked in the attempt, by any recorder, and the run cannot be completed, whatever the framework made of Pending:
+    Pending is raised again, at last where the run is left.
 
     `outcome`: for a framework whose tools return envelopes, see `Tool`. `run`: the run to record in where a hook is
     called in a thread or task that the framework made outside of the `with` block's context; else the run of the
-    context is used. Thread-safe.
+    context is used. `called`: what gates and words call a tool, from the name of its step, where that is another one.
+    Thread-safe.
     """
 
     def __init__(
@@ -45,13 +49,15 @@ class Recorder:
         gate: Gate = allow_all,
         outcome: Callable[[Any], object] | None = None,
         run: Run | None = None,
+        called: Callable[[str], str] = str,
     ) -> None:
         self.rules = RulesByTool(tools)
         self._gate = gate
         self._outcome = outcome
+        self._called = called
         self._place: Caller | None = CURRENT.get() if run is None else run.root
         self._steps: dict[tuple[str, str, str, bool], Step[..., Any]] = {}
-        self._waiting: dict[object, Pending] = {}
+        self._waiting: dict[object, CallWaits] = {}
         self._lock = threading.Lock()
 
     def model(
@@ -102,13 +108,13 @@ class Recorder:
         """
         step = self._tool(name, keyed=bool(call_id), asynchronous=False)
         allowed = self._allowed(make, self._veto(name, arguments, call_id))
-        return self._within(lambda: step(allowed, call_id, **arguments))
+        return self._within(lambda: step(allowed, call_id, **finite(arguments)))
 
     async def atool(self, name: str, arguments: Mapping[str, Any], make: MakeAsync, *, call_id: str = "") -> Any:
         """Do what `tool` does, on the running event loop."""
         step = self._tool(name, keyed=bool(call_id), asynchronous=True)
         allowed = self._allowed_async(make, self._veto(name, arguments, call_id))
-        return await self._within(lambda: step(allowed, call_id, **arguments))
+        return await self._within(lambda: step(allowed, call_id, **finite(arguments)))
 
     @property
     def gated(self) -> bool:
@@ -120,32 +126,61 @@ class Recorder:
         return self._gate == other._gate and self.rules == other.rules
 
     def ask(self, name: str, arguments: Mapping[str, Any], *, call_id: str = "") -> Answer:
-        """Return what the gate says of a call now: for a framework that pauses before it calls a tool."""
-        return self._gate(ToolRequest(run_id=self._run_id(), tool=name, arguments=arguments, call_id=call_id))
+        """Return what is said of a call now: for a framework that pauses before it calls a tool.
+
+        By the rules, else by the gate: nobody is to approve what may never be made.
+        """
+        forbidden = self._forbidden(name, arguments)
+        if forbidden:
+            return Answer(permission=Permission.DENIED, reason=forbidden)
+        return self._gate_says(name, arguments, call_id)
+
+    def waits_elsewhere(self, name: str, arguments: Mapping[str, Any], call_id: str, answer: Answer) -> None:
+        """Note that the framework itself waits for this call's approval: models may be asked meanwhile.
+
+        Unless one is asked, or the call is made, the run cannot be completed: Pending is raised where it is left.
+        """
+        waits = self._waits_for(name, answer)
+        waits.elsewhere = True
+        self._waits()[_which(name, arguments, call_id)] = waits
+
+    def _forbidden(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return why a call may never be made, whoever is asked; empty where it may."""
+        deny = self.rules.of(name).deny
+        if deny:
+            return f"tool {self._called(name)!r} may not be called: {deny}"
+        if not is_finite(arguments):
+            return f"the call of {self._called(name)!r} was refused: a number of its arguments is NaN or infinite"
+        return ""
 
     def _veto(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
         """Return why a call may not be made, empty where it may. CallWaits where nobody has decided."""
-        answer = self.ask(name, arguments, call_id=call_id)
-        if answer.permission is Permission.PENDING:
-            said = f"the call of {name!r} waits for approval {answer.approval_id!r}"
-            waits = CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
-            self._waits()[name, call_id] = waits
-            raise waits
-        self.waits_elsewhere(name, call_id)
-        if answer.permission is Permission.DENIED:
-            return f"the call of {name!r} was refused: {answer.reason or 'it may not be made'}"
-        deny = self.rules.of(name).deny
-        return f"tool {name!r} may not be called: {deny}" if deny else ""
+        veto, waits = self._forbidden(name, arguments), self._waits()
+        if not veto:
+            answer = self._gate_says(name, arguments, call_id)
+            if answer.permission is Permission.PENDING:
+                waiting = waits[_which(name, arguments, call_id)] = self._waits_for(name, answer)
+                raise waiting
+            if answer.permission is Permission.DENIED:
+                veto = f"the call of {self._called(name)!r} was refused: {answer.reason or 'it may not be made'}"
+        if waits:
+            waits.pop(_which(name, arguments, call_id), None)
+        return veto
 
-    def waits_elsewhere(self, name: str, call_id: str) -> None:
-        """Let models be asked again: the framework itself waits for this call's approval, or it waits no more."""
-        self._waits().pop((name, call_id), None)
+    def _gate_says(self, name: str, arguments: Mapping[str, Any], call_id: str) -> Answer:
+        tool = self._called(name)
+        return self._gate(ToolRequest(run_id=self._run_id(), tool=tool, arguments=arguments, call_id=call_id))
+
+    def _waits_for(self, name: str, answer: Answer) -> CallWaits:
+        said = f"the call of {self._called(name)!r} waits for approval {answer.approval_id!r}"
+        return CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
 
     def _check_waiting(self) -> None:
-        waiting = [*self._waits().values()]
-        if waiting:
-            first = waiting[0]
-            raise CallWaits(first.message, approval_id=getattr(first, "approval_id", ""), hint=first.hint)
+        waits = self._waits()
+        for which, one in [*waits.items()]:
+            if not one.elsewhere:
+                raise CallWaits(one.message, approval_id=one.approval_id, hint=one.hint)
+            waits.pop(which, None)  # the framework went on without it
 
     def _allowed(self, make: Make, veto: str) -> Make:
         def refused() -> Any:
@@ -162,9 +197,9 @@ class Recorder:
     def _run_id(self) -> str:
         return str(getattr(self._session(), "run_id", ""))
 
-    def _waits(self) -> dict[object, Pending]:
+    def _waits(self) -> dict[object, CallWaits]:
         """The calls that wait in this attempt, whichever recorder asked."""
-        waits: dict[object, Pending] = getattr(self._session(), "waiting", self._waiting)
+        waits: dict[object, CallWaits] = getattr(self._session(), "waiting", self._waiting)
         return waits
 
     def _session(self) -> Any:
@@ -214,6 +249,11 @@ class Recorder:
             if key not in self._steps:
                 self._steps[key] = build()
             return self._steps[key]
+
+
+def _which(name: str, arguments: Mapping[str, Any], call_id: str) -> tuple[str, str, str]:
+    """Return what a call that waits is known by in one attempt: an id that comes twice stands for two calls."""
+    return name, call_id, repr(arguments)
 
 
 # One function each, whatever recorder it is used by: a run knows a step of one name by its function.

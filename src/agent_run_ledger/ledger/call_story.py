@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.scopes import enclosing_call
-from agent_run_ledger.ledger.call_view import CallStanding, CallView
+from agent_run_ledger.ledger.call_view import CallKey, CallStanding, CallView
 from agent_run_ledger.ledger.run_view import RunView
 from agent_run_ledger.ledger.views import RecordView
 from agent_run_ledger.ports import Store
 from agent_run_ledger.runs.history import History
+
+_CONCLUDED: Final = (RecordKind.RESULT, RecordKind.ERROR, RecordKind.RESCUED)
 
 
 class CallFate(StrEnum):
@@ -58,14 +61,27 @@ def tell_calls(store: Store, run: RunView) -> list[ToldCall]:
     calls = () if run.calls is None else run.calls.calls
     by_inner: dict[bytes, CallView] = {call.inner: call for call in calls if call.inner is not None}
     history = History(store, run.row, (), run.prefix)
+    beside = _beside(calls)
     told: list[ToldCall] = []
     covered: dict[bytes, bool] = {b"": False}
     for call in calls:
         if _is_covered(call.scope, by_inner, covered):
             told.append(ToldCall(call=call, fate=CallFate.NOT_ASKED))
         else:
-            told.append(_judge(call, history))
+            told.append(_judge(call, history, beside=call.key in beside))
     return told
+
+
+def _beside(calls: Sequence[CallView]) -> frozenset[CallKey]:
+    """Return the calls with keys of which none comes after the error of another one, see `Step.beside`.
+
+    Results and errors say so, but for those that people said. Of a step that has neither, what the other calls with
+    keys say.
+    """
+    keyed = [call for call in calls if call.is_keyed]
+    concluded = {call.name for call in keyed if any(map(_is_conclusion, call.records))}
+    said = {call.name for call in keyed if any(record.beside for record in call.records)}
+    return frozenset(call.key for call in keyed if call.name in said or (said and call.name not in concluded))
 
 
 def attempt_counts(run: RunView) -> Mapping[int, CallCounts]:
@@ -105,14 +121,18 @@ def _is_covered(scope: bytes, by_inner: Mapping[bytes, CallView], covered: dict[
     return covered[enclosing_call(scope)]
 
 
-def _judge(call: CallView, history: History) -> ToldCall:
+def _is_conclusion(record: RecordView) -> bool:
+    return record.kind in _CONCLUDED and not record.erased and record.resolves is None
+
+
+def _judge(call: CallView, history: History, *, beside: bool) -> ToldCall:
     if call.standing is CallStanding.RUNNING:
         return ToldCall(call=call, fate=CallFate.RUNNING)
     unknown = next((record for record in reversed(call.records) if record.unknown), None)
     if unknown is not None:
         resolved = next((one for one in call.resolutions if one.call == unknown.record_id), None)
         before = None if resolved is None else resolved.decision_id
-        went_on = history.handled(call.key, unknown.record_id, before=before)
+        went_on = history.handled(call.key, unknown.record_id, before=before, beside=beside)
         if resolved is None or went_on:
             return ToldCall(call=call, fate=CallFate.UNKNOWN, went_on=went_on)
     if call.mark is not None:
@@ -122,6 +142,6 @@ def _judge(call: CallView, history: History) -> ToldCall:
     errors = [record for record in call.records if record.kind in (RecordKind.ERROR, RecordKind.RESCUED)]
     if not errors:
         return ToldCall(call=call, fate=CallFate.RUNS)
-    went_on = history.handled(call.key, errors[-1].record_id)
+    went_on = history.handled(call.key, errors[-1].record_id, beside=beside)
     by_person = errors[-1].resolves is not None
     return ToldCall(call=call, fate=CallFate.RAISES if went_on or by_person else CallFate.TRIES, went_on=went_on)

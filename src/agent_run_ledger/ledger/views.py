@@ -14,7 +14,7 @@ from agent_run_ledger.kernel.record import DYNAMIC_KEY, Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.stored_words import error_text
 from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord
-from agent_run_ledger.runs.abandoned import RESOLVES, after_of, detail_of, is_unknown
+from agent_run_ledger.runs.abandoned import BESIDE, RESOLVES, after_of, detail_of, is_unknown
 from agent_run_ledger.runs.prefix import Origin, Prefix, prefix_in
 
 MAX_OPENED_BYTES = 256 * 1024 * 1024
@@ -61,7 +61,7 @@ class RecordView:
     `origin` says of a record that a fork refers to which other run recorded it; `attempt` is then that run's.
     `unknown`: it says that the outcome of its call is unknown. `resolves` is the record of such a call whose outcome
     this one is, as a person said, and `after` the latest record of the run when the call was started, 0 where nobody
-    says.
+    says. `beside`: its call is made beside others with keys, see `Step.beside`.
     """
 
     record_id: int
@@ -86,6 +86,7 @@ class RecordView:
     unknown: bool = False
     resolves: int | None = None
     after: int = 0
+    beside: bool = False
 
     @property
     def since_attempt(self) -> int:
@@ -221,6 +222,7 @@ def view_record(stored: StoredRecord, origin: Origin | None = None) -> RecordVie
         unknown=is_unknown(record),
         resolves=resolves if type(resolves) is int else None,
         after=after_of(record),
+        beside=inputs.get(BESIDE) is True,
     )
 
 

@@ -21,6 +21,9 @@ RESERVED: Final = "reserved"
 CALLED: Final = "called"
 """Where the inputs of an unsafe tool's ERROR say that its body had called steps."""
 
+BESIDE: Final = "beside"
+"""Where the inputs of a RESULT or ERROR say that its call is made beside others with keys, see `Step.beside`."""
+
 RESOLVE: Final = "resolve"
 """The name of the DECISION records that resolve a call with an unknown outcome."""
 

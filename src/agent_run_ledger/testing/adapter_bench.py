@@ -63,6 +63,8 @@ class Bench:
         if (self.folder / LEDGER_FILE).exists():
             check_ledger(self.folder / LEDGER_FILE)
         said: dict[str, Any] = life.result or {}
+        for line in self.seen.lines(What.NETWORK, life=self._lives):
+            self.problems.append(f"life {self._lives} reached for the network: {line.text}")
         if life.exit is Exit.ERROR:
             self.problems.append(f"life {self._lives} ended badly: {life.describe()}")
         return Lived(

@@ -17,7 +17,8 @@ FILE_NAME = "evidence.jsonl"
 
 
 class What(StrEnum):
-    """What was seen: a model asked, a tool's body begun or ended, a gate asked, a chunk sent or received."""
+    """What was seen: a model asked, a tool's body begun or ended, a gate asked, a chunk sent or received,
+    or the network reached for."""
 
     MODEL = "model"
     TOOL = "tool"
@@ -25,6 +26,7 @@ class What(StrEnum):
     GATE = "gate"
     SENT = "sent"
     GOT = "got"
+    NETWORK = "network"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

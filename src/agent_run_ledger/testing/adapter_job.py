@@ -98,6 +98,7 @@ class Plan:
     system: str = "You are a careful clerk."
     question: str = "What does the archive say?"
     swallow: bool = False
+    deaf: bool = False
     gated: bool = False
 
     def write(self, folder: Path) -> None:
@@ -200,7 +201,8 @@ class Job:
 
     `ledger`, `run_id`: enter `ledger.run(run_id)` and run the agent within. `system`, `question`: its first messages.
     `tools`: all that it has. `rules`, `gate`: for the adapter. `mode`: how to run it. `swallow`: let the framework
-    turn what tools raise into messages for the model, as far as it can. `folder`: for files of the subject's own.
+    turn what tools raise into messages for the model, as far as it can. `deaf`: let it catch whatever its hooks raise,
+    of tools and of models, and return normally. `folder`: for files of the subject's own.
     """
 
     ledger: RunLedger
@@ -231,6 +233,11 @@ class Job:
     def swallow(self) -> bool:
         """Whether what tools raise is to become messages for the model."""
         return self.plan.swallow
+
+    @property
+    def deaf(self) -> bool:
+        """Whether whatever the hooks of tools and models raise is to be caught, and the subject to return."""
+        return self.plan.deaf
 
     @property
     def system(self) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 
 from agent_run_ledger.errors import LedgerError, Misuse
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.testing.adapter_evidence import Evidence, What
 from agent_run_ledger.testing.adapter_job import Job
+from agent_run_ledger.testing.no_network import refuse_network
 from agent_run_ledger.testing.scenarios import load_scenario
 
 SUBJECT_VARIABLE = "ARL_ADAPTER_SUBJECT"
@@ -21,8 +23,11 @@ ADAPTER_VARIABLE = "ARL_ADAPTER_MODULE"
 def run_subject(folder: Path) -> dict[str, Any]:
     """Run the subject's job in `folder`, and return its answer, or the codes and the text of what it raised.
 
-    `codes`: those of every error of this library in what was raised, its causes and its parts.
+    `codes`: those of every error of this library in what was raised, its causes and its parts. What reaches for the
+    network is refused, and noted as evidence.
     """
+    evidence = Evidence(folder)
+    refuse_network(lambda words: evidence.note(What.NETWORK, text=words))
     subject: Any = load_scenario(os.environ[SUBJECT_VARIABLE])
     with RunLedger(db_path=folder / "ledger.db") as ledger:
         try:

@@ -223,6 +223,24 @@ def _gate_denied(bench: Bench) -> str:
     return "denied: 0 bodies, and " + ("the run ended" if denied.answer is None else "the model was told")
 
 
+def _gate_swallowed(bench: Bench) -> str:
+    plan = replace(_look(safe=False), gated=True, swallow=True, deaf=True)
+    bench.decide("pending")
+    for models in (1, 0):
+        waits = bench.live(plan)
+        bench.expect_counts(waits, models=models, tools=0)
+        _expect_gate(bench, waits)
+        bench.expect(bench.state() is RunState.SUSPENDED, f"what waits was swallowed: the run is {bench.state()}")
+    bench.decide("allowed")
+    allowed = bench.live(plan)
+    bench.expect_answer(allowed, ANSWER)
+    bench.expect_counts(allowed, models=1, tools=1)
+    again = bench.live(plan)
+    bench.expect_answer(again, ANSWER)
+    bench.expect_counts(again, models=0, tools=0)
+    return "pending, and every error swallowed: suspended, no model call; allowed: 1 body, once"
+
+
 def _wait(bench: Bench, plan: Plan) -> None:
     bench.decide("pending")
     first = bench.live(plan)
@@ -289,6 +307,7 @@ SCENARIOS: Final[Mapping[str, Callable[[Bench], str]]] = MappingProxyType(
         "divergence": _divergence,
         "gate_allowed": _gate_allowed,
         "gate_denied": _gate_denied,
+        "gate_swallowed": _gate_swallowed,
         "no_framework": _no_framework,
     }
 )

@@ -19,8 +19,11 @@ from agent_run_ledger import RunLedger
 from agent_run_ledger.adapters.langchain import ledger_middleware, ledger_tool_node, wrap_chat_model
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.testing import BodyCounter
+from tests.adapters import offline
 from tests.adapters.langchain.scripted import calls, scripted
 from tests.adapters.langchain.subject import raw_graph
+
+offline.refuse()  # a life is a process of its own
 
 CONFIG: Any = {"configurable": {"thread_id": "ticket"}}
 RULES: Any = {"read": {"safe": True}}

@@ -129,7 +129,7 @@ class Agent:
         return asyncio.run(_arun(job, graph, first)) if job.is_async else _run(job, graph, first)
 
     def graph(self, job: Job) -> tuple[Any, list[BaseMessage]]:
-        swallowing = [_Swallow()] if job.swallow else []
+        swallowing = [_Deaf()] if job.deaf else [_Swallow()] if job.swallow else []
         agent = create_agent(
             FakeModel(job=job),
             [tool_of(tool, is_async=job.is_async) for tool in job.tools],
@@ -147,7 +147,10 @@ class Graph(Agent):
         tools = [tool_of(tool, is_async=job.is_async) for tool in job.tools]
         model = wrap_chat_model(FakeModel(job=job), recorder=recorder).bind_tools(tools)
         return raw_graph(
-            model, ledger_tool_node(tools, recorder=recorder, handle_tool_errors=job.swallow), is_async=job.is_async
+            model,
+            ledger_tool_node(tools, recorder=recorder, handle_tool_errors=job.swallow),
+            is_async=job.is_async,
+            deaf=job.deaf,
         ), [SystemMessage(job.system), HumanMessage(job.question)]
 
 
@@ -162,9 +165,14 @@ class ToolFirst(Graph):
         return raw_graph(model, node, is_async=job.is_async), [SystemMessage(job.system), HumanMessage(job.question)]
 
 
-def raw_graph(model: Any, node: ToolNode, *, is_async: bool, checkpointer: Any = None) -> Any:
+def raw_graph(model: Any, node: ToolNode, *, is_async: bool, deaf: bool = False, checkpointer: Any = None) -> Any:
     def ask(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [model.invoke(state["messages"])]}
+        try:
+            return {"messages": [model.invoke(state["messages"])]}
+        except Exception:
+            if not deaf:
+                raise
+            return {"messages": [AIMessage("something went wrong")]}
 
     async def aask(state: MessagesState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
@@ -220,3 +228,13 @@ class _Swallow(AgentMiddleware[Any, Any, Any]):
         except Exception as error:
             call = request.tool_call
             return ToolMessage(content=f"error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
+
+
+class _Deaf(_Swallow):
+    """Makes messages of whatever models raise, too."""
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        try:
+            return handler(request)
+        except Exception:
+            return AIMessage("something went wrong")

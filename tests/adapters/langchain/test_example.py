@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from agent_run_ledger.testing import check_ledger
+from tests.adapters.offline import OFFLINE
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "langchain" / "agent.py"
 ANSWER = "There was no ink, so 3 were ordered. There is enough paper."
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fault
 def _run(place: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AGENT_", "LANGSMITH_", "LANGCHAIN_"))}
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE)],
+        [*OFFLINE, str(EXAMPLE)],
         cwd=place,
         env={**kept, **settings},
         stdin=subprocess.DEVNULL,

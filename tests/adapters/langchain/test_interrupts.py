@@ -214,3 +214,16 @@ def test_another_model_may_be_asked_while_the_graph_itself_waits(office: Office,
 def test_what_is_not_interrupted_passes_through() -> None:
     state = {"messages": [HumanMessage("done")]}
     assert suspend_if_waiting(state) is state
+
+
+def test_a_run_whose_interrupts_nobody_looks_at_is_suspended(
+    office: Office, ledger: RunLedger, saver: SqliteSaver
+) -> None:
+    graph = office.agent(scripted(office.folder, calls(EMAIL), "done"), saver)
+    with pytest.raises(Pending, match="approval-7"), ledger.run("ticket"):
+        graph.invoke({"messages": [HumanMessage("go")]}, CONFIG)
+    assert ledger.bind("ticket").state is RunState.SUSPENDED
+    office.said = Permission.ALLOWED
+    with ledger.run("ticket"):
+        graph.invoke(Command(resume=True), CONFIG)
+    assert (ledger.bind("ticket").state, office.ran) == (RunState.COMPLETED, ["send_email"])

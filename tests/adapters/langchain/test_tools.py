@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -17,11 +18,11 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_run_ledger import ClassGone, RunLedger, RunState, Unstorable
-from agent_run_ledger.adapters.langchain import ledger_tool_node
+from agent_run_ledger.adapters.langchain import ledger_middleware, ledger_tool_node
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.testing import check_ledger, recorded_calls
-from tests.adapters.langchain.scripted import calls
+from tests.adapters.langchain.scripted import calls, scripted
 
 
 class State(MessagesState):
@@ -231,3 +232,46 @@ def test_a_tool_that_nobody_has_is_told_to_the_model(ledger: RunLedger) -> None:
     message = live(ledger, [look], calls(("call-1", "fly", {"to": "x"})))["messages"][-1]
     assert message.status == "error"
     assert "fly is not a valid tool" in message.content
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_an_error_of_its_call_that_the_model_is_told_of(
+    ledger: RunLedger, tmp_path: Path, number: float
+) -> None:
+    ran = list[float]()
+
+    @tool
+    def pay(amount: float) -> str:
+        """Pay."""
+        ran.append(amount)
+        return "paid"
+
+    said, asked = [], []
+    for _ in range(2):
+        first, second = calls(("c1", "pay", {"amount": number})), calls(("c2", "pay", {"amount": 4.5}))
+        model = scripted(tmp_path, first, second, "done")
+        with ledger.run("numbers"):
+            state = create_agent(model, [pay], middleware=[ledger_middleware()]).invoke({"messages": [("user", "go")]})
+        said.append([message.content for message in state["messages"][1:] if message.content])
+        asked.append(model.asked)
+    assert said[0] == said[1]
+    assert "NaN or infinite" in said[0][0]
+    assert said[0][1:] == ["paid", "done"]
+    assert (ran, asked) == ([4.5], [3, 3])
+
+
+def test_one_call_id_for_several_calls_gives_each_its_own_result(ledger: RunLedger, tmp_path: Path) -> None:
+    ran = list[int]()
+
+    @tool
+    def look(shelf: int) -> str:
+        """Look."""
+        ran.append(shelf)
+        return f"shelf {shelf}"
+
+    for _ in range(2):
+        model = scripted(tmp_path, *(calls(("same", "look", {"shelf": shelf})) for shelf in (1, 2)), "done")
+        with ledger.run("one-id"):
+            state = create_agent(model, [look], middleware=[ledger_middleware()]).invoke({"messages": [("user", "go")]})
+        assert [one.content for one in state["messages"] if one.type == "tool"] == ["shelf 1", "shelf 2"]
+        assert ran == [1, 2]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from agent_run_ledger import RunLedger
 from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest
-from agent_run_ledger.adapters.mcp import Settings, serve
+from agent_run_ledger.adapters.mcp import Policy, ServerTool, Settings, serve
+from agent_run_ledger.adapters.rules import ToolRules
 
 DECISIONS = Path(os.environ["DECISIONS"])
 
@@ -24,7 +25,15 @@ def gate(request: ToolRequest) -> Answer:
 def main() -> None:
     db, *command = sys.argv[1:]
     with RunLedger("r1", db) as ledger:
-        settings = Settings(command=command, run_id="r1", report=lambda words: print(words, file=sys.stderr), gate=gate)
+        denied = {name: ServerTool(rules=ToolRules(deny="not here")) for name in os.environ.get("DENY", "").split()}
+        settings = Settings(
+            command=command,
+            run_id="r1",
+            report=lambda words: print(words, file=sys.stderr),
+            gate=gate,
+            policy=Policy(denied),
+            complete="COMPLETE" in os.environ,
+        )
         asyncio.run(serve(ledger, settings))
 
 

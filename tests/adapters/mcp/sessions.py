@@ -8,15 +8,16 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests.adapters.offline import OFFLINE
+
 HERE = Path(__file__).parent
-PLAIN = [sys.executable, str(HERE / "plain_server.py")]
+PLAIN = [*OFFLINE, str(HERE / "plain_server.py")]
 PATIENCE_S = 30
 
 
@@ -49,7 +50,7 @@ class Place:
         return str(path)
 
     def command(self, *options: str, run: str = "r1", server: Sequence[str] = PLAIN) -> list[str]:
-        proxy = [sys.executable, "-m", "agent_run_ledger", "proxy", "mcp"]
+        proxy = [*OFFLINE, "-m", "agent_run_ledger", "proxy", "mcp"]
         return [*proxy, "--db", str(self.db), *(["--run", run] if run else []), *options, "--", *server]
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -59,7 +60,7 @@ class Place:
         return Session(self.command(*options, run=run, server=server), self.environment(**more))
 
     def arl(self, *arguments: str) -> str:
-        command = [sys.executable, "-m", "agent_run_ledger", *arguments, "--db", str(self.db)]
+        command = [*OFFLINE, "-m", "agent_run_ledger", *arguments, "--db", str(self.db)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
         return done.stdout

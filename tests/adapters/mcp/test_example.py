@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from agent_run_ledger.testing import check_ledger
+from tests.adapters.offline import OFFLINE
 
 CLIENT = Path(__file__).resolve().parents[3] / "examples" / "mcp" / "client.py"
 CALLS = ["free_rooms", "book_room blue", "book_room green", "bookings"]
@@ -18,7 +18,7 @@ CALLS = ["free_rooms", "book_room blue", "book_room green", "bookings"]
 def _run(place: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AGENT_RUN_LEDGER_", "ROOMS_", "BOOKING_"))}
     return subprocess.run(
-        [sys.executable, str(CLIENT)],
+        [*OFFLINE, str(CLIENT)],
         cwd=place,
         env={**kept, **settings},
         capture_output=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
 from tests.adapters.mcp.sessions import HERE, Place, meta_of
+from tests.adapters.offline import OFFLINE
 
-EVERYTHING = [sys.executable, str(HERE / "sdk_server.py")]
+EVERYTHING = [*OFFLINE, str(HERE / "sdk_server.py")]
 OLD, NEW = "2025-11-25", "2026-07-28"
 ERAS = pytest.mark.parametrize("mode", ["legacy", NEW])
 Use = Callable[[Client], Awaitable[Any]]
@@ -165,7 +165,7 @@ def _commits(repository: Path) -> int:
 
 
 def test_commits_of_a_real_git_server_are_made_once(place: Place, repository: Path) -> None:
-    server = [sys.executable, "-m", "mcp_server_git", "--repository", str(repository)]
+    server = [*OFFLINE, "-m", "mcp_server_git", "--repository", str(repository)]
     where = {"repo_path": str(repository)}
 
     async def use(client: Client) -> list[str]:
@@ -188,7 +188,7 @@ def test_commits_of_a_real_git_server_are_made_once(place: Place, repository: Pa
 
 def test_hints_of_a_real_server_are_trusted_only_by_policy(place: Place, repository: Path) -> None:
     """git_log has readOnlyHint there; the commit has none."""
-    server = [sys.executable, "-m", "mcp_server_git", "--repository", str(repository)]
+    server = [*OFFLINE, "-m", "mcp_server_git", "--repository", str(repository)]
 
     async def hints(client: Client) -> dict[str, bool | None]:
         tools = (await client.list_tools()).tools
@@ -200,7 +200,7 @@ def test_hints_of_a_real_server_are_trusted_only_by_policy(place: Place, reposit
 
 
 def test_the_time_of_a_real_server_stands_still_in_a_restart(place: Place) -> None:
-    server = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "Europe/Berlin"]
+    server = [*OFFLINE, "-m", "mcp_server_time", "--local-timezone", "Europe/Berlin"]
 
     async def use(client: Client) -> list[str]:
         asked: list[tuple[str, dict[str, str]]] = [

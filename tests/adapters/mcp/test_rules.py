@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_run_ledger import RunLedger, RunState
 from tests.adapters.mcp.sessions import HERE, PLAIN, Place, Session, meta_of, text_of
+from tests.adapters.offline import OFFLINE
 
 NUDGE = "without anything new"
 
@@ -139,9 +141,9 @@ class Shop:
     def decide(self, **decisions: str) -> None:
         self.decisions.write_text(json.dumps(decisions), encoding="utf-8")
 
-    def session(self) -> Session:
-        command = [sys.executable, str(HERE / "proxy_with_gate.py"), str(self.place.db), *PLAIN]
-        return Session(command, self.place.environment(DECISIONS=str(self.decisions)))
+    def session(self, **more: str) -> Session:
+        command = [*OFFLINE, str(HERE / "proxy_with_gate.py"), str(self.place.db), *PLAIN]
+        return Session(command, self.place.environment(DECISIONS=str(self.decisions), **more))
 
 
 def test_waiting_for_an_approval_is_an_error_result_with_its_id_and_no_loop(place: Place) -> None:
@@ -199,6 +201,58 @@ def test_what_was_denied_and_what_was_allowed_after_it_is_answered_so_again(plac
             session.end()
     assert said == [["denied", "denied", None]] * 2
     assert place.calls() == 1
+
+
+def test_a_tool_with_a_name_that_is_kept_is_known_to_gate_policy_and_client_by_its_own(place: Place) -> None:
+    shop = Shop(place)
+    with shop.session() as session:
+        said = session.call("run.tests")
+        assert meta_of(said)["approval-id"] == "run.tests-{}-0"
+        assert "the call of 'run.tests' waits" in text_of(said)
+        shop.decide(**{"run.tests-{}-0": "denied"})
+        assert "the call of 'run.tests' was refused" in text_of(session.call("run.tests"))
+        session.end()
+    policy = place.policy('[tools."run.tests"]\ndeny = "no tests"\n')
+    with place.session("--policy", policy, run="r2") as session:
+        assert "tool 'run.tests' may not be called: no tests" in text_of(session.call("run.tests"))
+        session.end()
+    assert place.calls() == 0
+
+
+def test_nobody_is_asked_to_approve_what_the_policy_denies(place: Place) -> None:
+    with Shop(place).session(DENY="order") as session:
+        said = session.call("order")
+        assert (meta_of(said)["state"], meta_of(said).get("approval-id")) == ("denied", None)
+        assert "may not be called" in text_of(said)
+        session.end()
+    assert place.calls() == 0
+
+
+def test_a_run_that_is_to_be_completed_is_suspended_where_a_call_waits(place: Place) -> None:
+    shop = Shop(place)
+    states = []
+    for decision in ("pending", "allowed"):
+        shop.decide(**{"order-{}-0": decision})
+        with shop.session(COMPLETE="1") as session:
+            session.call("order")
+            session.end()
+        with RunLedger(db_path=place.db, create=False) as ledger:
+            states.append((ledger.bind("r1").state, place.calls()))
+    assert states == [(RunState.SUSPENDED, 0), (RunState.COMPLETED, 1)]
+
+
+def test_a_number_that_is_none_is_refused_by_words_that_a_model_can_read(place: Place) -> None:
+    for _ in range(2):
+        with place.session() as session:
+            session.write(
+                b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"order","arguments":{"n":1e999}}}'
+            )
+            said = session.answer(7)["result"]
+            assert (said["isError"], meta_of(said)["state"]) == (True, "denied")
+            assert "NaN or infinite" in text_of(said)
+            assert session.call("echo")["isError"] is False
+            session.end()
+    assert (place.calls("order"), place.calls("echo")) == (0, 1)
 
 
 # -- without the framework -----------------------------------------------------------------------------------------

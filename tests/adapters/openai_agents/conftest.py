@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from agents import set_tracing_disabled
+
+os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"  # of the processes that a test starts
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from agents import Agent, Runner, RunState, function_tool
 
-from agent_run_ledger import Diverged, Pending
+from agent_run_ledger import Diverged, Pending, RunLedger
 from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest
 from agent_run_ledger.adapters.openai_agents import check_interruptions, wrap_agent
 from agent_run_ledger.kernel.states import RunState as State
@@ -204,3 +204,48 @@ def test_a_call_that_waits_ends_the_run_of_an_agent_that_would_end_with_its_resu
         with pytest.raises(Pending, match="ap-1"), opened.run(RUN):
             Runner.run_sync(agent, "Pay.")
         assert opened.bind(RUN).state is State.SUSPENDED
+
+
+def test_a_run_whose_interruptions_nobody_looks_at_is_suspended(tmp_path: Path) -> None:
+    said, ran = [Permission.PENDING], list[str]()
+
+    @function_tool
+    def pay() -> str:
+        ran.append("pay")
+        return "paid"
+
+    def live(opened: RunLedger) -> None:
+        model = FakeModel(lambda told, _: [text("done")] if told else [call("pay", "p")], tmp_path / "asked")
+        agent = Agent(name="clerk", model=model, tools=[pay])
+        wrap_agent(agent, gate=lambda _: Answer(permission=said[-1], approval_id="ap-1"))
+        with opened.run(RUN):
+            Runner.run_sync(agent, "Pay.")
+
+    with ledger(tmp_path) as opened:
+        with pytest.raises(Pending, match="ap-1"):
+            live(opened)
+        assert (opened.bind(RUN).state, ran) == (State.SUSPENDED, [])
+        said.append(Permission.ALLOWED)
+        live(opened)
+        assert (opened.bind(RUN).state, ran) == (State.COMPLETED, ["pay"])
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_nobody_is_asked_to_approve_what_the_rules_deny(tmp_path: Path, own: bool) -> None:
+    asked = list[str]()
+
+    @function_tool(needs_approval=own)
+    def pay() -> str:
+        raise AssertionError
+
+    def gate(request: ToolRequest) -> Answer:
+        asked.append(request.tool)
+        return Answer(permission=Permission.PENDING, approval_id="ap-1")
+
+    model = FakeModel(lambda told, _: [text(told["p"])] if told else [call("pay", "p")], tmp_path / "asked")
+    agent = wrap_agent(
+        Agent(name="clerk", model=model, tools=[pay]), gate=gate, tools={"pay": {"deny": "not in this house"}}
+    )
+    with ledger(tmp_path) as opened, opened.run(RUN):
+        assert "not in this house" in Runner.run_sync(agent, "Pay.").final_output
+    assert asked == []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from agent_run_ledger.testing import check_ledger
+from tests.adapters.offline import OFFLINE
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "openai_agents" / "clerk.py"
 ADA, GRACE = '{"to": "Ada", "amount": 40}', '{"to": "Grace", "amount": 75}'
@@ -27,7 +27,7 @@ class Clerk:
     def start(self, *words: str, dies: str = "") -> tuple[int, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "CLERK_", "AGENT_RUN_LEDGER_"))}
         done = subprocess.run(
-            [sys.executable, str(EXAMPLE), *words],
+            [*OFFLINE, str(EXAMPLE), *words],
             cwd=self.place,
             env={**kept, "CLERK_DIES": dies},
             stdin=subprocess.DEVNULL,

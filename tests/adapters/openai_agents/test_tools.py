@@ -24,6 +24,7 @@ from agents import (
     tool_input_guardrail,
 )
 from agents.mcp import MCPServer
+from agents.testing import function_call
 from agents.tool_guardrails import ToolGuardrailFunctionOutput
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
@@ -382,3 +383,58 @@ def test_an_error_that_is_carried_is_what_it_was(tmp_path: Path) -> None:
     assert carried(through) is through
     make, args = through.__reduce__()[:2]  # type: ignore[misc]
     assert type(make(*args)) is LoopDetected
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_number_that_is_none_is_an_error_of_its_call_that_the_model_is_told_of(number: str, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+
+    def answers(told: Results, _: str) -> list[Any]:
+        if "c2" in told:
+            return [text(f"{told['c1']} / {told['c2']}")]
+        if "c1" in told:
+            return [call("pay", "c2", amount=4)]
+        return [function_call("pay", f'{{"amount": {number}}}', call_id="c1")]
+
+    def agent() -> Agent[Any]:
+        @function_tool
+        def pay(amount: float) -> str:
+            log.note(f"pay:{amount}")
+            return "paid"
+
+        return wrap_agent(Agent(name="a", model=_fake(tmp_path, answers), tools=[pay]))
+
+    for ran, asked in ((["pay:4.0"], 3), ([], 0)):
+        said = live(tmp_path, agent()).final_output
+        assert "NaN or infinite" in said
+        assert said.endswith("/ paid")
+        assert (log.take(), _asked(tmp_path)) == (ran, asked)
+
+
+def test_one_call_id_for_several_calls_gives_each_its_own_result(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+
+    def agent() -> Agent[Any]:
+        @function_tool
+        def look(shelf: int) -> str:
+            log.note(f"look:{shelf}")
+            return f"shelf {shelf}"
+
+        @function_tool
+        def count(shelf: int) -> str:
+            log.note(f"count:{shelf}")
+            return f"{shelf} books"
+
+        model = _fake(tmp_path, lambda told, _: [])
+        said = [[call("look", "same", shelf=1)], [call("look", "same", shelf=2)], [call("count", "same", shelf=1)]]
+
+        def answers(told: Results, _: str) -> list[Any]:
+            results = [one["output"] for one in model.requests[-1] if one.get("type") == "function_call_output"]
+            return said[len(results)] if len(results) < len(said) else [text(", ".join(results))]
+
+        model.answers = lambda told, system: answers(told, system)
+        return wrap_agent(Agent(name="a", model=model, tools=[look, count]))
+
+    for ran in (["look:1", "look:2", "count:1"], []):
+        assert live(tmp_path, agent(), [{"role": "user", "content": "Go."}]).final_output == "shelf 1, shelf 2, 1 books"
+        assert log.take() == ran

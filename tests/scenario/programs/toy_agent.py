@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -62,7 +64,12 @@ class Right:
             return joined(
                 self.taken(job, recorder.stream("model", self.request(messages), lambda: sent(job, messages)))
             )
-        reply: Reply = recorder.model("model", self.request(messages), lambda: plain(answer(job, messages)))
+        try:
+            reply: Reply = recorder.model("model", self.request(messages), lambda: plain(answer(job, messages)))
+        except Exception:
+            if not job.deaf:
+                raise
+            return {"text": "something went wrong", "calls": [], "usage": None}
         return reply
 
     async def amodel(self, job: Job, recorder: Recorder, messages: list[Message]) -> Reply:
@@ -194,6 +201,33 @@ class SaysNothingOfTokens(Right):
 
         reply: Reply = recorder.model("model", self.request(messages), make)
         return reply
+
+
+class EndsWithWhatWaits(Right):
+    """Asks the gate beside the ledger, and ends with what it says: nobody knows that a call waits."""
+
+    def run(self, job: Job) -> str:
+        with job.ledger.run(job.run_id):
+            recorder = self.recorder(job)
+            messages: list[Message] = [{"role": "system", "text": job.system}, {"role": "user", "text": job.question}]
+            while True:
+                reply = self.model(job, recorder, messages)
+                messages.append({"role": "assistant", **reply})
+                for call in reply["calls"]:
+                    if recorder.ask(call["name"], {"text": call["text"]}, call_id=call["id"]).approval_id:
+                        return "it waits"
+                    messages.append(self.tool(job, recorder, call))
+                if not reply["calls"]:
+                    return str(reply["text"])
+
+
+class PhonesHome(Right):
+    """Tells somebody of each start, and does not mind where nobody answers."""
+
+    def recorder(self, job: Job) -> Recorder:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("192.0.2.1", 443), timeout=0.1)
+        return super().recorder(job)
 
 
 class AsksNoGate(Right):

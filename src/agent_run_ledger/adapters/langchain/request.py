@@ -8,6 +8,7 @@ from typing import Any, Final
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, ToolMessage
 
+from agent_run_ledger.adapters.finite import finite
 from agent_run_ledger.adapters.langchain.answers import result_of
 from agent_run_ledger.adapters.langchain.plain import meaning
 
@@ -46,7 +47,9 @@ def _message(message: BaseMessage) -> dict[str, Any]:
     said: dict[str, Any] = {"role": message.type, "content": message.content, "name": message.name}
     if isinstance(message, AIMessage):
         said["role"] = "ai"
-        said["calls"] = [{"id": one["id"], "name": one["name"], "arguments": one["args"]} for one in message.tool_calls]
+        said["calls"] = [
+            {"id": one["id"], "name": one["name"], "arguments": finite(one["args"])} for one in message.tool_calls
+        ]
     elif isinstance(message, ToolMessage):
         said["call"] = message.tool_call_id
         said["failed"] = True if message.status == "error" else None

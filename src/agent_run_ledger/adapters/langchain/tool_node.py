@@ -12,7 +12,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command, interrupt
 
-from agent_run_ledger.adapters.gate import CallWaits
+from agent_run_ledger.adapters.gate import Answer, CallWaits, Permission
 from agent_run_ledger.adapters.langchain.plain import meaning
 from agent_run_ledger.adapters.langchain.results import ToolFailed, failure, plain_result, result_of
 from agent_run_ledger.adapters.recorder import Recorder
@@ -80,7 +80,8 @@ class ToolHook:
         if not self._interrupts or not isinstance(waits, CallWaits):
             raise waits
         call = request.tool_call
-        self.recorder.waits_elsewhere(call["name"], call["id"] or "")
+        answer = Answer(permission=Permission.PENDING, approval_id=waits.approval_id, reason=waits.hint)
+        self.recorder.waits_elsewhere(call["name"], meaning(call["args"]), call["id"] or "", answer)
         interrupt(
             {
                 "approval_id": waits.approval_id,

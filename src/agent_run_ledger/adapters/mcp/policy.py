@@ -64,6 +64,11 @@ def step_name(tool: str) -> str:
     return name
 
 
+def tool_name(step: str) -> str:
+    """Return the tool that a step of this name stands for."""
+    return step.removeprefix(_MOVED)
+
+
 def read_policy(path: str | Path) -> Policy:
     """Return the policy of a file, JSON where its name ends in .json, else TOML.
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
 
-from agent_run_ledger.adapters.gate import Answer, Gate, Permission, ToolRequest
+from agent_run_ledger.adapters.gate import Answer, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.mcp import answers
 from agent_run_ledger.adapters.mcp.call_numbers import CALL_ID, CallNumbers, call_digest, part_of
 from agent_run_ledger.adapters.mcp.listing import Listing
 from agent_run_ledger.adapters.mcp.messages import INVALID_PARAMS, MODERN, Message, failure, members, response
-from agent_run_ledger.adapters.mcp.policy import Policy, step_name
+from agent_run_ledger.adapters.mcp.policy import Policy, step_name, tool_name
 from agent_run_ledger.adapters.mcp.recorded_run import Place, RecordedRun
 from agent_run_ledger.adapters.mcp.wire import Dropped, NotSent, Sending, ServerError, Wire
 from agent_run_ledger.adapters.recorder import Recorder
@@ -171,7 +171,7 @@ class ToolCalls:
             raise
         self._take_nudge(place, asked)
         if answers.is_unknown(value):
-            made = answers.unknown(value, asked.lost, run_id=self.run.run_id)
+            made = answers.unknown({**value, "tool": asked.tool}, asked.lost, run_id=self.run.run_id)
             self._unknown[self._known_by(asked)] = made
             return made
         asked.as_answered = asked.sending.line is not None
@@ -228,10 +228,14 @@ class ToolCalls:
 
     def _recorders(self) -> Recorders:
         return Recorders(
-            Recorder(tools=self._policy.rules(), gate=self._asked_gate, outcome=answers.outcome_of),
-            Recorder(tools=self._policy.rules(safe=True), gate=self._asked_gate, outcome=answers.outcome_of),
-            Recorder(tools=self._policy.rules(), outcome=answers.outcome_of),
+            self._recorder(gate=self._asked_gate),
+            self._recorder(gate=self._asked_gate, safe=True),
+            self._recorder(),
         )
+
+    def _recorder(self, *, gate: Gate = allow_all, safe: bool = False) -> Recorder:
+        rules = self._policy.rules(safe=safe)
+        return Recorder(tools=rules, gate=gate, outcome=answers.outcome_of, called=tool_name)
 
     def _asked_gate(self, request: ToolRequest) -> Answer:
         """Ask the gate, and keep what it says against the call for the answer to the client."""

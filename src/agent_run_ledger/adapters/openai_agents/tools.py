@@ -105,7 +105,9 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
     outer = copy.copy(tool)
     outer.on_invoke_tool = invoke
     outer.timeout_seconds = None  # the body has it
-    if recorder.gated or callable(tool.needs_approval):
+    if recorder.rules.of(tool.qualified_name).deny:
+        outer.needs_approval = False  # nobody is to approve what may never run
+    elif recorder.gated or callable(tool.needs_approval):
         outer.needs_approval = _needs_approval(tool, recorder)
     return outer
 
@@ -172,7 +174,10 @@ def _needs_approval(tool: FunctionTool, recorder: Recorder) -> Callable[..., Any
             own = await evaluate_function_tool_approval(tool, context, json.dumps(arguments), call_id)
             if own.outcome == "require_approval":
                 return True
-        return recorder.ask(tool.qualified_name, arguments, call_id=call_id).permission is Permission.PENDING
+        answer = recorder.ask(tool.qualified_name, arguments, call_id=call_id)
+        if answer.permission is Permission.PENDING:
+            recorder.waits_elsewhere(tool.qualified_name, arguments, call_id, answer)
+        return answer.permission is Permission.PENDING
 
     return needs
 
