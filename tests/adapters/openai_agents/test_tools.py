@@ -15,6 +15,7 @@ from agents import (
     GuardrailFunctionOutput,
     InputGuardrailTripwireTriggered,
     LocalShellTool,
+    ModelBehaviorError,
     Runner,
     ToolOutputText,
     Usage,
@@ -411,7 +412,9 @@ def test_a_number_that_is_none_is_an_error_of_its_call_that_the_model_is_told_of
         assert (log.take(), _asked(tmp_path)) == (ran, asked)
 
 
-def test_one_call_id_for_several_calls_gives_each_its_own_result(tmp_path: Path) -> None:
+def test_one_call_id_for_another_call_ends_the_run_by_the_sdk_and_answers_nothing(
+    tmp_path: Path,
+) -> None:
     log = Log(tmp_path)
 
     def agent() -> Agent[Any]:
@@ -420,21 +423,12 @@ def test_one_call_id_for_several_calls_gives_each_its_own_result(tmp_path: Path)
             log.note(f"look:{shelf}")
             return f"shelf {shelf}"
 
-        @function_tool
-        def count(shelf: int) -> str:
-            log.note(f"count:{shelf}")
-            return f"{shelf} books"
-
-        model = _fake(tmp_path, lambda told, _: [])
-        said = [[call("look", "same", shelf=1)], [call("look", "same", shelf=2)], [call("count", "same", shelf=1)]]
-
         def answers(told: Results, _: str) -> list[Any]:
-            results = [one["output"] for one in model.requests[-1] if one.get("type") == "function_call_output"]
-            return said[len(results)] if len(results) < len(said) else [text(", ".join(results))]
+            return [call("look", "same", shelf=1 + len(told))]
 
-        model.answers = lambda told, system: answers(told, system)
-        return wrap_agent(Agent(name="a", model=model, tools=[look, count]))
+        return wrap_agent(Agent(name="a", model=_fake(tmp_path, answers), tools=[look]))
 
-    for ran in (["look:1", "look:2", "count:1"], []):
-        assert live(tmp_path, agent(), [{"role": "user", "content": "Go."}]).final_output == "shelf 1, shelf 2, 1 books"
+    for ran in (["look:1"], []):
+        with pytest.raises(ModelBehaviorError, match="reused a completed tool call ID"):
+            live(tmp_path, agent(), [{"role": "user", "content": "Go."}])
         assert log.take() == ran
