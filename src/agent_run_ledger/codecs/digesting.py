@@ -10,8 +10,8 @@ from agent_run_ledger.codecs.packing import element_digest, value_digest
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.digests import list_sha256
 
-REMEMBERED_FROM_BYTES: Final = 256
-"""Smaller values are digested as fast as they are looked up."""
+LONG_TEXT_BYTES: Final = 256
+"""Shorter texts and numbers are digested as fast as they are looked up."""
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 """How much each of the two generations of a cache holds."""
@@ -33,8 +33,10 @@ class DigestCache:
 
     Guarantees: every digest and every error is that of `value_digest` (only a list of objects with more than 2**24
     parts in all may have a digest here and none there). A value is found by its bytes as `marshal` writes them, which
-    are never read back, so that one changed in place is another one. Keeps what was digested last, at most 8 MiB, and
-    may be used by several threads at once.
+    are never read back, so that one changed in place is another one. Those bytes say every type but one: any object
+    with a buffer (a bytearray, an array, a subclass of bytes) is written as bytes are, so that a value with bytes in it
+    is looked at before it is looked up. Keeps what was digested last, at most 8 MiB, and may be used by several threads
+    at once.
     """
 
     __slots__ = ("_max_bytes", "_old", "_room", "_young")
@@ -55,11 +57,10 @@ class DigestCache:
                 written = dumps(value, _MARSHAL_VERSION)
             except ValueError:
                 return value_digest(value)
-            if len(written) >= REMEMBERED_FROM_BYTES and is_exact(value):
-                try:
-                    return self._remembered(written, value)
-                except LedgerError:  # its path begins at an element
-                    pass
+            try:
+                return self._young.get(written) or self._remembered(written, value)
+            except LedgerError:  # its path begins at an element
+                pass
         return value_digest(value)
 
     def list_digest(self, values: list[Any]) -> tuple[bytes, list[bytes] | None]:
@@ -82,17 +83,20 @@ class DigestCache:
             except ValueError:  # a type that it does not know, or nested too deep
                 elements.append(element_digest(value))
                 continue
-            length = len(written)
-            size += length
-            if length >= REMEMBERED_FROM_BYTES and is_exact(value):
-                elements.append(self._young.get(written) or self._remembered(written, value))
-            else:
-                elements.append(element_digest(value))
+            size += len(written)
+            elements.append(self._young.get(written) or self._remembered(written, value))
         return elements if size <= _MAX_LIST_BYTES else None
 
     def _remembered(self, written: bytes, value: Any) -> bytes:
-        """Return the digest of a value that is exact and was written so. Of a list it is the digest as an element."""
-        key = written if len(written) < _HASHED_FROM_BYTES else b"#" + sha256(written).digest()
+        """Return the digest of a value that was written so, from memory where it may be. It is that of an element."""
+        if len(written) < LONG_TEXT_BYTES and type(value) in _LEAVES:
+            return element_digest(value)
+        octets = octets_in(value)
+        if octets is None:
+            return element_digest(value)
+        key = written
+        if octets or len(written) >= _HASHED_FROM_BYTES:  # `marshal` writes nothing that begins so
+            key = b"#" + sha256(written).digest()
         digest = self._young.get(key)
         if digest is not None:
             return digest
@@ -112,36 +116,39 @@ class DigestCache:
         self._young[key] = digest
 
 
-def is_exact(value: object) -> bool:
-    """Return whether a value is of exact built-in types throughout, of which marshal writes each in its own way.
+def octets_in(value: object) -> bool | None:
+    """Return whether bytes are in a value of exact built-in types; None for a value of any others, or with a set in it.
 
-    An object with a buffer (a bytearray, an array, a subclass of bytes) it would write as if it were bytes. The value
-    must have been written: so it is not endless.
+    The value must have been written: so it is not endless.
     """
     if type(value) is dict:
         for key, part in cast("dict[object, object]", value).items():
             if type(key) is not str or type(part) is not str:
                 break
         else:
-            return True  # most messages
+            return False  # most messages
+    found = False
     level: list[object] = [value]
     while level:
         below: list[object] = []
         for part in level:
             kind = type(part)
             if kind is dict:
-                for key in cast("dict[object, object]", part):
-                    if type(key) is not str and type(key) not in _LEAVES:
-                        return False
-                for child in cast("dict[object, object]", part).values():
+                for key, child in cast("dict[object, object]", part).items():
+                    if type(key) is not str:
+                        if type(key) not in _LEAVES:
+                            return None
+                        found = found or type(key) is bytes
                     if type(child) is not str:
                         below.append(child)
             elif kind is list or kind is tuple:
                 below += cast("list[object]", part)
             elif kind not in _LEAVES:
-                return False
+                return None
+            elif kind is bytes:
+                found = True
         level = below
-    return True
+    return found
 
 
 def _is_light(values: list[object]) -> bool:
@@ -150,4 +157,4 @@ def _is_light(values: list[object]) -> bool:
     if not kinds <= _LEAVES:
         return False
     texts = [value for value in values if type(value) is str] if str in kinds else ()
-    return sum(map(len, texts)) < REMEMBERED_FROM_BYTES * len(values)
+    return sum(map(len, texts)) < LONG_TEXT_BYTES * len(values)

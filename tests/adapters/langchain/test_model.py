@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
 from agent_run_ledger import Diverged, Misuse, RunLedger
 from agent_run_ledger.adapters.langchain import wrap_chat_model
+from agent_run_ledger.adapters.langchain.request import request_of
 from agent_run_ledger.testing import check_ledger
 from tests.adapters.langchain.scripted import Scripted, scripted
 
@@ -155,6 +156,41 @@ def test_what_a_question_means_is_part_of_it(ledger: RunLedger, tmp_path: Path, 
     model = scripted(tmp_path, "well")
     _differ(ledger, lambda: wrap_chat_model(model).invoke(ASK), lambda: wrap_chat_model(model).invoke(other))
     assert model.asked == 1
+
+
+def test_a_question_is_known_by_the_same_projection_in_every_version(tmp_path: Path) -> None:
+    empty = HumanMessage("")
+    empty.content = None  # type: ignore[assignment]  # as some programs leave it
+    asked = [
+        SystemMessage("Be short."),
+        HumanMessage([{"type": "text", "text": "Where?", "extra": None}], name="Ada"),
+        AIMessage("", tool_calls=[{"id": "c", "name": "look", "args": {"at": ["a", None, {"b": None}], "to": None}}]),
+        ToolMessage("gone", tool_call_id="c", name="look", status="error"),
+        ToolMessage("here", tool_call_id="c"),
+        AIMessageChunk("well"),
+        ChatMessage("so", role="judge"),
+        empty,
+    ]
+    settings: dict[str, Any] = {"tools": [{"name": "look", "strict": None}], "pair": (1, None), "stream": True}
+    assert request_of(scripted(tmp_path, "well"), asked, stop=["."], settings=settings) == {
+        "model": {"class": "Scripted", "ls_provider": "scripted"},
+        "messages": [
+            {"role": "system", "content": "Be short."},
+            {"role": "human", "content": [{"type": "text", "text": "Where?"}], "name": "Ada"},
+            {
+                "role": "ai",
+                "content": "",
+                "calls": [{"id": "c", "name": "look", "arguments": {"at": ["a", None, {}]}}],
+            },
+            {"role": "tool", "content": "gone", "name": "look", "call": "c", "failed": True},
+            {"role": "tool", "content": "here", "call": "c"},
+            {"role": "ai", "content": "well", "calls": []},
+            {"role": "judge", "content": "so"},
+            {"role": "human"},
+        ],
+        "settings": {"tools": [{"name": "look"}], "pair": [1, None]},
+        "stop": ["."],
+    }
 
 
 def _differ(ledger: RunLedger, one: Callable[[], object], other: Callable[[], object]) -> None:

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_run_ledger.codecs import DigestCache, digesting, element_digest, value_digest
-from agent_run_ledger.codecs.digesting import REMEMBERED_FROM_BYTES, is_exact
+from agent_run_ledger.codecs.digesting import LONG_TEXT_BYTES, octets_in
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.digests import list_sha256
 from tests.unit.codecs import strategies
 from tests.unit.codecs.samples import Boxed, Pair
 
-LONG = "x" * REMEMBERED_FROM_BYTES
+LONG = "x" * LONG_TEXT_BYTES
 
 
 class Text(str):
@@ -80,8 +80,9 @@ def test_a_digest_of_the_cache_is_that_of_the_value(shared: DigestCache, value: 
 @given(marshalled, marshalled)
 def test_what_differs_in_value_or_type_is_not_found(one: Any, other: Any) -> None:
     cache = DigestCache()
-    cache.digest([padded(one)])
-    assert outcome(cache.digest, [padded(other)]) == outcome(value_digest, [padded(other)])
+    for wrap in (padded, lambda v: (v,)):
+        outcome(cache.digest, [wrap(one)])
+        assert outcome(cache.digest, [wrap(other)]) == outcome(value_digest, [wrap(other)])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,9 @@ def test_what_differs_in_value_or_type_is_not_found(one: Any, other: Any) -> Non
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("wrap", [lambda v: [padded(v)], padded, lambda v: [[LONG, v]], lambda v: (LONG, v)])
+@pytest.mark.parametrize(
+    "wrap", [lambda v: [padded(v)], padded, lambda v: [[LONG, v]], lambda v: (LONG, v), lambda v: [{"v": v}]]
+)
 def test_look_alikes_are_told_apart(one: Any, other: Any, wrap: Any) -> None:
     for first, second in ((one, other), (other, one)):
         cache = DigestCache()
@@ -140,8 +143,8 @@ def test_a_value_that_is_not_too_deep_alone_may_be_too_deep_in_a_list() -> None:
     assert outcome(cache.digest, [deep])[2] == "too_deep"
 
 
-def messages(count: int) -> list[Any]:
-    return [{"role": "user", "content": f"message {n}: {LONG}"} for n in range(count)]
+def messages(count: int, text: str = LONG) -> list[Any]:
+    return [{"role": "user", "content": f"message {n}: {text}"} for n in range(count)]
 
 
 @pytest.fixture
@@ -157,9 +160,10 @@ def digested(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-def test_each_message_of_a_growing_transcript_is_digested_once(digested: list[Any]) -> None:
+@pytest.mark.parametrize("text", [LONG, "short"])
+def test_each_message_of_a_growing_transcript_is_digested_once(digested: list[Any], text: str) -> None:
     cache = DigestCache()
-    whole = messages(200)
+    whole = messages(200, text)
     for length in range(1, 201):
         grown = [dict(message) for message in whole[:length]]  # equal ones, not the same objects
         digest, elements = cache.list_digest(grown)
@@ -243,8 +247,10 @@ def test_light_lists_are_not_looked_up(digested: list[Any]) -> None:
     assert digested == []
 
 
-def test_exact_is_said_of_builtin_types_alone() -> None:
-    assert is_exact({"a": [1, ("x", b"y", {1: None})]})
-    assert not any(
-        map(is_exact, [{"a": {1}}, [Text("x")], (bytearray(b"x"),), {Text("k"): 1}, {(1,): 1}, [[Whole.ONE]]])
-    )
+def test_bytes_are_found_in_values_of_builtin_types_alone() -> None:
+    assert octets_in({"a": [1, ("x", b"y", {1: None})]}) is True
+    assert octets_in([{b"k": 1}]) is True
+    assert octets_in({"a": [1, ("x", 1j, {1: None})]}) is False
+    assert octets_in({"role": "user"}) is False
+    for value in ({"a": {1}}, [Text("x")], (bytearray(b"x"),), {Text("k"): 1}, {(1,): 1}, [[Whole.ONE]]):
+        assert octets_in(value) is None

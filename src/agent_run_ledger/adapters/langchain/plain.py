@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
 _PLAIN: Final = (str, int, float, bool, type(None))
+_EXACTLY: Final = frozenset(_PLAIN)
 
 
 def meaning(value: object) -> Any:
@@ -15,12 +16,17 @@ def meaning(value: object) -> Any:
 
     Of a class its name and, of a pydantic model, its schema; of an object that is no data the name of its class.
     """
-    if isinstance(value, _PLAIN):
+    kind = type(value)
+    if kind in _EXACTLY or isinstance(value, _PLAIN):
         return value
-    if isinstance(value, Mapping):
-        return {str(key): meaning(one) for key, one in value.items() if one is not None}
+    if kind is dict or isinstance(value, Mapping):
+        return {
+            str(key): one if type(one) in _EXACTLY else meaning(one)
+            for key, one in cast("Mapping[object, object]", value).items()
+            if one is not None
+        }
     if isinstance(value, list | tuple):
-        return [meaning(one) for one in value]
+        return [one if type(one) in _EXACTLY else meaning(one) for one in value]
     if isinstance(value, set | frozenset):
         return sorted(str(one) for one in value)
     if isinstance(value, type):

@@ -24,35 +24,42 @@ def request_of(
     Left out is what differs at every start and says nothing: ids of messages, metadata, usage, callbacks.
     """
     told: Mapping[str, Any] = {**model._get_ls_params(stop=stop, **settings)}
-    found = {
-        "model": {"class": type(model).__name__, **{key: told[key] for key in _OF_THE_MODEL if key in told}},
+    projected = {
+        "model": meaning({"class": type(model).__name__, **{key: told.get(key) for key in _OF_THE_MODEL}}),
         "messages": [_message(message) for message in messages],
-        "settings": {key: value for key, value in settings.items() if key not in _SAYS_NOTHING},
-        "stop": stop or None,
+        "settings": meaning({key: value for key, value in settings.items() if key not in _SAYS_NOTHING}),
     }
-    projected: dict[str, Any] = meaning(found)
+    if stop:
+        projected["stop"] = meaning(stop)
     return projected
 
 
 def stands_in(request: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a recorded answer is one of the messages of a question: a checkpoint gave it, not the record."""
     generations = result_of(parts).generations
-    answer = meaning(_message(generations[0].message)) if generations else {"role": ""}
+    answer = _message(generations[0].message) if generations else {"role": ""}
     return any(
         all(one.get(key) == answer.get(key) for key in ("role", "content", "calls")) for one in request["messages"]
     )
 
 
 def _message(message: BaseMessage) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": message.type, "content": message.content, "name": message.name}
+    said: dict[str, Any] = {"role": message.type}
+    content = message.content
+    if content is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        said["content"] = content if type(content) is str else meaning(content)
+    if message.name is not None:
+        said["name"] = message.name
     if isinstance(message, AIMessage):
         said["role"] = "ai"
         said["calls"] = [
-            {"id": one["id"], "name": one["name"], "arguments": finite(one["args"])} for one in message.tool_calls
+            meaning({"id": one["id"], "name": one["name"], "arguments": finite(one["args"])})
+            for one in message.tool_calls
         ]
     elif isinstance(message, ToolMessage):
         said["call"] = message.tool_call_id
-        said["failed"] = True if message.status == "error" else None
+        if message.status == "error":
+            said["failed"] = True
     elif isinstance(message, ChatMessage):
         said["role"] = message.role
     return said

@@ -29,7 +29,7 @@ SETTINGS: Final = (
 """The settings that shape an answer. Others say how it is sent, kept or paid for."""
 
 _NEW_AT_EVERY_START: Final = frozenset({"prompt_cache_key"})
-
+_SCALARS: Final = frozenset({str, int, float, bool})
 
 IN_ORDER: Final = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
 """What `Model.get_response` is told by position."""
@@ -88,8 +88,12 @@ def _sign(item: Any) -> tuple[str, Any] | None:
 
 def plain(value: Any) -> Any:
     """Return a value of the SDK as dicts, lists and scalars, without None and without what is private."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items() if one is not None and not str(key).startswith("_")}
+    if type(value) is dict or isinstance(value, Mapping):
+        return {
+            name: one if type(one) in _SCALARS else plain(one)
+            for key, one in value.items()
+            if one is not None and not (name := str(key)).startswith("_")
+        }
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if value is None or isinstance(value, str | int | float | bool):
@@ -103,9 +107,9 @@ def plain(value: Any) -> Any:
 
 
 def _settings(settings: ModelSettings) -> dict[str, Any]:
-    said = {name: plain(getattr(settings, name, None)) for name in SETTINGS}
+    said = {name: plain(value) for name in SETTINGS if (value := getattr(settings, name, None)) is not None}
     for name in ("extra_args", "extra_body"):
-        if isinstance(said[name], dict):
+        if isinstance(said.get(name), dict):
             said[name] = {key: value for key, value in said[name].items() if key not in _NEW_AT_EVERY_START}
     return {name: value for name, value in said.items() if value not in (None, {})}
 

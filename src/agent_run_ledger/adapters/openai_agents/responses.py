@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from agents import ModelResponse
 from agents.items import TResponseOutputItem, TResponseStreamEvent
@@ -17,7 +17,7 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
 )
 from openai.types.responses.response_usage import ResponseUsage
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from agent_run_ledger import report_usage
 from agent_run_ledger.adapters.openai_agents.requests import plain
@@ -27,7 +27,9 @@ Kept = dict[str, Any]
 """What is on record of an answer: `output` and `usage`, and where there are any `id`, `request_id`, `raw_usage`,
 `stream` (what a response has beside these) and `deltas` (output and content index, and the text, of each one)."""
 
-_OUTPUT: Final[TypeAdapter[TResponseOutputItem]] = TypeAdapter(TResponseOutputItem)
+_OUTPUT: Final[TypeAdapter[TResponseOutputItem]] = TypeAdapter(
+    Annotated[TResponseOutputItem, Field(discriminator="type")]  # told apart as OpenAI's own client does
+)
 _USAGE: Final = TypeAdapter(Usage)
 _ALONE: Final = frozenset({"output", "usage", "id", "status", "tools", "tool_choice", "instructions"})
 """Fields of a response that are kept elsewhere, or that only say again what it was asked."""
