@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.loops import Call, Glimpse, glimpse_of
+from agent_run_ledger.kernel.loops.normalise import nameless, timeless
 from agent_run_ledger.kernel.loops.similarity import cosine, features, overlap, sketch, vector
 from tests.unit.kernel_formats import golden, worked_example
 from tests.unit.loop_calls import call
@@ -150,3 +151,42 @@ def test_the_overlap_of_word_pairs_does_not_see_the_order_of_lines() -> None:
     assert overlap(sketch("a b c"), sketch("c b a")) == 0
     assert overlap(sketch(""), sketch("")) == 0
     assert 0.5 < overlap(sketch("a b c d e f g h"), sketch("a b c d e f g x")) < 1
+
+
+def test_counts_beyond_seven_are_clipped_on_either_side() -> None:
+    assert {max(map(abs, vector(features(letter * 100)))) for letter in "abcdefgh"} == {7}
+    assert {sum(vector(features(letter * 100))) for letter in "abcdefgh"} == {7, -7}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("at 12:30:45 on", "at @ on"),
+        ("v12:30:45", "v12:30:45"),
+        ("x2024-01-02T03:04:05.5Z y", "x@ y"),
+        ("7:08:09,1 and 107:08:09", "@ and 107:08:09"),
+        ("took 1m30s", "took ~"),
+        ("took 3.5 seconds, x15ms, 15 msx", "took ~, x15ms, 15 msx"),
+        ("/proc/12/fd", "~/fd"),
+        ("of pid: 34, stupid 5", "of ~, stupid 5"),
+    ],
+)
+def test_moments_durations_and_processes_are_taken_out_where_they_stand_alone(text: str, left: str) -> None:
+    assert timeless(text) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("line 12: a word", "#: a word"),
+        ("12 lines of code", "# of code"),
+        ("a word\n  7|code", "a word\n#|code"),
+        ("a word 7|code", "a word 7|code"),
+        ("outline 5, 6 linesx", "outline 5, 6 linesx"),
+        ("at 0xdeadbeef, 0xab", "at ~, 0xab"),
+        ("ab12cd34 and 1234567890 and deadbeef", "~ and 1234567890 and deadbeef"),
+        ("id 0f8fad5b-d9cb-469f-a165-70867728950e", "id ~"),
+    ],
+)
+def test_generated_names_and_line_numbers_are_taken_out_and_other_numbers_stay(text: str, left: str) -> None:
+    assert nameless(text) == left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from agent_run_ledger import codecs
@@ -17,9 +17,9 @@ from agent_run_ledger.kernel.scopes import enclosing_call
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.ports import RunRow, Store, StoredRecord
 from agent_run_ledger.runs.abandoned import after_of, detail_of
-from agent_run_ledger.runs.calls import CallIdentity, parameter
+from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import Ending
-from agent_run_ledger.runs.later import CallKey, are_siblings, key_of_call
+from agent_run_ledger.runs.later import CallKey, are_siblings, is_branched, key_of_call
 from agent_run_ledger.runs.reasons import BREAKER, LOOP
 from agent_run_ledger.runs.steps import Step
 
@@ -53,7 +53,7 @@ class Judged:
         return f"{LOOP}{self.verdict.words()}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Seen:
     """A call that was judged: what it is found by, its glimpse, the record that it was begun after, its attempt, and
     its record, 0 where that is not known yet."""
@@ -96,7 +96,8 @@ class Bench:
     def landed(self, record_id: int) -> None:
         """Note the record of the call that was judged last."""
         if self._next is not None:
-            seen, self._next = replace(self._next, record_id=record_id), None
+            seen, self._next = self._next, None
+            seen.record_id = record_id
             if self._replaced is not None:
                 del self._shown[self._replaced]
                 self._replaced = None
@@ -134,7 +135,7 @@ class Bench:
     def _made_at_once(self, scope: bytes, after: int) -> frozenset[int]:
         """Return which calls had not ended when the one in this scope was begun, or lie in a branch beside its own."""
         count = len(self._record_ids)
-        if not scope and (not count or self._record_ids[-1] <= after):
+        if not count or (self._record_ids[-1] <= after and not is_branched(scope)):
             return frozenset()
         return frozenset(
             number
@@ -174,7 +175,7 @@ class Breaker:
         """Return what will be judged of a call that ended; None for one that is waiting for a decision."""
         if isinstance(ended.failure, Pending):
             return None
-        given: Mapping[str, object] = {} if identity.given is None else identity.given.values
+        given = identity.given
         failure = ended.failure
         outcome: object = None if ended.packed is None or failure is not None else ended.packed.decoded
         if step.outcome is not None and failure is None and ended.packed is not None:
@@ -183,11 +184,9 @@ class Breaker:
         return glimpse_of(
             Call(
                 tool=step.name,
-                arguments={
-                    _plain_name(name): plain(value)
-                    for name, value in given.items()
-                    if not (step.ignore and parameter(name) in step.ignore)
-                },
+                arguments={}
+                if given is None
+                else {_plain_name(name): plain(given.values[name]) for name in identity.arguments},
                 outcome=None if failure is not None else plain(outcome),
                 error=None if failure is None else f"{type(failure).__name__}: {_message(failure)}",
                 vetoed=isinstance(failure, Vetoed),

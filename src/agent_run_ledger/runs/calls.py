@@ -213,6 +213,8 @@ def _digest(name: str, value: object, cache: codecs.DigestCache) -> bytes:
 
 def parameter(name: str) -> str:
     """Return the parameter that a bound argument belongs to: itself, that of "*rest" or that of "**options.key"."""
+    if name[:1] != "*":
+        return name
     return name.removeprefix("**").split(".", 1)[0] if name.startswith("**") else name.removeprefix("*")
 
 

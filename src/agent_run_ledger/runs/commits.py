@@ -170,6 +170,8 @@ class Commits:
         with self.lock:
             self.last_id = max(self.last_id, written.last_id)
             self._free_lanes += [started.lane for started in forsaken]
+        if not forsaken:
+            return
         with self._history.lock:
             for started, record_id in zip(forsaken, written.left_ids, strict=True):
                 self._history.note_abandoned(

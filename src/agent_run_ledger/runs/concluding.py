@@ -20,7 +20,7 @@ from agent_run_ledger.runs.breaker import VERDICT, Breaker, Judged, decision, nu
 from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed_warning
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.endings import Ending, ending_of, may_try_again
-from agent_run_ledger.runs.history import History, key_of
+from agent_run_ledger.runs.history import History
 from agent_run_ledger.runs.journal import Batch, Concluded, Loop, Started, Written
 from agent_run_ledger.runs.nudges import Nudges
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
@@ -152,7 +152,7 @@ class Concluding:
             self._used.add(record_id)
             if call.inner.used:
                 self._history.forget_within(self._scope_within(identity))
-            self._history.note_result(key_of(item.record, record_id), after)
+            self._history.note_result(item.record, record_id, after)
 
     def _backoff_s(self, step: Step[..., Any], tries: int) -> float:
         return backoff_s(

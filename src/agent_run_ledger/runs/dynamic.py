@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -176,9 +176,17 @@ class DynamicSession:
     # -- a call ends ------------------------------------------------------------------------------------------
 
     def conclude(self, call: OpenCall, outcome: Outcome) -> Answer:
-        """Record how a body ended and return what its caller gets."""
-        with self._at_its_end():
+        """Record how a body ended and return what its caller gets. Misuse where the run has ended."""
+        with self._lock:
+            if self._closed:
+                raise _over(self.run_id)
+            self._ending += 1  # keeps the run from ending meanwhile
+        try:
             return self._commits.guarded(lambda: self._conclude(call, outcome), call.frame)
+        finally:
+            with self._ended:
+                self._ending -= 1
+                self._ended.notify_all()
 
     def leave(self, call: OpenCall, taken: codecs.Packed | None = None) -> None:
         """Note that nobody will conclude this call: the next commit of the run records that. Writes nothing.
@@ -307,20 +315,6 @@ class DynamicSession:
         with self._ended:
             self._closed = True
             self._ended.wait_for(lambda: not self._ending)
-
-    @contextmanager
-    def _at_its_end(self) -> Generator[None]:
-        """Keep the run from ending while the end of a call is recorded; Misuse where it has ended."""
-        with self._lock:
-            if self._closed:
-                raise _over(self.run_id)
-            self._ending += 1
-        try:
-            yield
-        finally:
-            with self._ended:
-                self._ending -= 1
-                self._ended.notify_all()
 
     def _end(self, failure: BaseException | None) -> None:
         if isinstance(failure, Superseded):

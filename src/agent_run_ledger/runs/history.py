@@ -148,12 +148,12 @@ class History:
             self._read_later()
         return self._later.than(key, record_id, before=before, beside=beside)
 
-    def note_result(self, key: RecordKey, after: int) -> None:
+    def note_result(self, record: Record, record_id: int, after: int) -> None:
         """Note a result of this attempt, where a later call of it can ask for it: in the body of a call, or by key."""
-        if key.scope:
-            identity = (key.scope, key.name, key.fingerprint, key.occurrence)
-            self._live.setdefault(enclosing_call(key.scope), {})[identity] = key
-        self._note_later((key.scope, key.name, key.fingerprint, key.occurrence), key.record_id, after)
+        key = key_of_call(record)
+        if record.scope:
+            self._live.setdefault(enclosing_call(record.scope), {})[key] = _found_by(record, record_id)
+        self._note_later(key, record_id, after)
 
     def note_begun(self, key: CallKey, after: int) -> None:
         """Note a value or a child of this attempt: the agent went on from what came before it."""
@@ -286,7 +286,7 @@ def _exception(record: Record) -> Exception:
     return RuntimeError(f"step {record.name!r} raised an exception that has no stored form")
 
 
-def key_of(record: Record, record_id: int) -> RecordKey:
+def _found_by(record: Record, record_id: int) -> RecordKey:
     """Return what a RESULT record is found by."""
     return RecordKey(
         record_id=record_id,

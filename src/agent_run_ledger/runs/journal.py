@@ -82,8 +82,8 @@ class Batch:
 
     concluded: list[Concluded] = field(default_factory=list[Concluded])
     starts: list[Started] = field(default_factory=list[Started])
-    values: list[Record] = field(default_factory=list[Record])
-    abandoned: list[Started] = field(default_factory=list[Started])
+    values: Sequence[Record] = ()
+    abandoned: Sequence[Started] = ()
     loop: Loop | None = None
     end_state: RunState | None = None
     end_reason: str = ""

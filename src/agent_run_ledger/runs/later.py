@@ -126,6 +126,11 @@ def _group(element: bytes) -> bytes:
     return element[:6] if element[:1] == bytes((ScopeKind.BRANCH,)) else element
 
 
+def is_branched(scope: bytes) -> bool:
+    """Return whether a scope lies in a branch: one that does not has no siblings."""
+    return ScopeKind.BRANCH in scope[::ELEMENT_BYTES]
+
+
 def are_siblings(one: bytes, other: bytes) -> bool:
     """Return whether two scopes of one body part ways in branches of one group: neither comes after the other."""
     at = 0

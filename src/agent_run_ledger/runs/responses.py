@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from types import GetSetDescriptorType, SimpleNamespace
 from typing import Any, Final, cast
@@ -117,7 +117,7 @@ def _responses(value: object, keys: Sequence[str]) -> list[Response]:
     fields = _fields(value)
     if fields is None:
         return []
-    return [response for key in keys for response in _direct(_get(fields, key))]
+    return [response for key in keys if _has(fields, key) for response in _direct(_get(fields, key))]
 
 
 def _direct(value: object) -> list[Response]:
@@ -182,16 +182,15 @@ def _usage(fields: dict[str, Any]) -> Usage | None:
     used = _fields(_get(fields, "usage"))
     if used is None:
         return None
+    model = _text(_get(fields, "model"))
     if _get(used, "prompt_tokens") is not None:
-        line = _chat_completion(used)
-    elif _text(_get(fields, "type")) == "message" or _has(used, "cache_read_input_tokens"):
-        line = _anthropic(used)
-    else:
-        line = _openai_response(used)
-    return replace(line, model=_text(_get(fields, "model")))
+        return _chat_completion(used, model)
+    if _text(_get(fields, "type")) == "message" or _has(used, "cache_read_input_tokens"):
+        return _anthropic(used, model)
+    return _openai_response(used, model)
 
 
-def _chat_completion(used: dict[str, Any]) -> Usage:
+def _chat_completion(used: dict[str, Any], model: str) -> Usage:
     """platform.openai.com, "The chat completion object": prompt_tokens has the cached ones in it.
 
     What has no completion (an embedding) says so by its total.
@@ -200,24 +199,27 @@ def _chat_completion(used: dict[str, Any]) -> Usage:
     total = _count(_get(used, "total_tokens"))
     if completion is None and prompt is not None and total == prompt:
         completion = 0
-    return Usage(input_tokens=prompt, output_tokens=completion, **_cached(used, "prompt_tokens_details"))
+    cached = _cached(used, "prompt_tokens_details")
+    return Usage(model=model, input_tokens=prompt, output_tokens=completion, **cached)
 
 
-def _openai_response(used: dict[str, Any]) -> Usage:
+def _openai_response(used: dict[str, Any], model: str) -> Usage:
     """platform.openai.com, "The response object": input_tokens has the cached ones in it."""
     return Usage(
+        model=model,
         input_tokens=_count(_get(used, "input_tokens")),
         output_tokens=_count(_get(used, "output_tokens")),
         **_cached(used, "input_tokens_details"),
     )
 
 
-def _anthropic(used: dict[str, Any]) -> Usage:
+def _anthropic(used: dict[str, Any], model: str) -> Usage:
     """docs.anthropic.com, "Prompt caching": input_tokens is what was neither read from nor written to a cache."""
     read, written = _get(used, "cache_read_input_tokens"), _get(used, "cache_creation_input_tokens")
     parts = [_count(_get(used, "input_tokens")), *(_count(part) for part in (read, written) if part is not None)]
     known = [part for part in parts if part is not None]
     return Usage(
+        model=model,
         input_tokens=sum(known) if len(known) == len(parts) else None,
         output_tokens=_count(_get(used, "output_tokens")),
         cache_read_tokens=_count(read),

@@ -107,7 +107,8 @@ class Detector:
                 similarity=1.0,
                 failed=bool(now.flags & flag.FAILED),
             )
-        match = self._matcher.match(now, (one for one in reversed(self._seen) if one.number not in at_once))
+        seen = [one for one in self._seen if one.number not in at_once] if at_once else self._seen
+        match = self._matcher.match(now, reversed(seen))
         if match is None:
             beside = [one for one in self._seen if one.number in at_once] if at_once else []
             if not now.flags & flag.SILENT and self._matcher.match(now, beside) is None:

@@ -26,7 +26,7 @@ SMALL: Final = 128
 
 _HEAD: Final = struct.Struct(">BBIQQQQIB")
 _FEATURES: Final = 128
-_DIGITS: Final = re.compile(r"\d+")
+_DIGITS: Final = re.compile(r"\d\d*")  # found sooner than by \d+
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class Matcher:
                 if unchanged(then, now) or _near(then, now):
                     return Match(number, 1.0, True)
                 continue
-            if not _equal(then, now):
+            if then.came != now.came and (not now.pairs or then.pairs != now.pairs or then.numbers != now.numbers):
                 continue
             numbered = then.form == now.form
             if numbered and now.flags & SLIM:
@@ -90,10 +90,6 @@ def same_input(then: Glimpse, now: Glimpse) -> bool:
     """Whether two inputs of a tool are equal, or differ in numbers only while the outcome is a content."""
     content = not now.flags & (SLIM | flag.FAILED)
     return then.tool == now.tool and (then.given == now.given or (then.form == now.form and content))
-
-
-def _equal(then: Glimpse, now: Glimpse) -> bool:
-    return then.came == now.came or (now.pairs == then.pairs != () and then.numbers == now.numbers)
 
 
 def _near(then: Glimpse, now: Glimpse) -> bool:

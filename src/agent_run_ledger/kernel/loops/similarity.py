@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import shake_256
-from itertools import chain, compress, pairwise
+from itertools import chain, pairwise
 from math import sqrt
 from operator import mul
 from typing import Final
@@ -18,7 +17,7 @@ SKETCH: Final = 16
 _HEAD: Final = 512
 _TAIL: Final = 256
 _MOST: Final = 7
-_PIECES: Final = re.compile(r"[\n()\[\]{}]+")
+_ENDS: Final = str.maketrans("()[]{}", "\n" * 6)
 _WORDS: Final = re.compile(r"\w+")
 _ZERO: Final = 8
 _HALVES: Final = tuple(((byte >> 4) - _ZERO, (byte & 15) - _ZERO) for byte in range(256))
@@ -31,7 +30,7 @@ _SIGN: Final = tuple(
     bytes(byte & 1 for byte in shake_256(b"agent-run-ledger/glimpse/v1/sign/%d" % place).digest(256))
     for place in range(_GRAM)
 )
-_INVERTED: Final = bytes((1, *bytes(255)))
+_EMPTY: Final = bytes((_ZERO,)) * BUCKETS
 _NOTHING: Final = bytes((_ZERO << 4 | _ZERO,)) * (BUCKETS // 2)
 
 Vector = tuple[int, ...]
@@ -49,16 +48,14 @@ def features(text: str) -> bytes:
         raw = raw[:_HEAD] + raw[-_TAIL:]
     if len(raw) < _GRAM:
         return _NOTHING
-    held = [_ZERO] * BUCKETS
+    counts: dict[int, int] = {}
+    get, above, below = counts.get, _ZERO + _MOST, _ZERO - _MOST
     buckets, signs = _hashed(raw, _BUCKET), _hashed(raw, _SIGN)
-    for bucket, count in Counter(compress(buckets, signs)).items():
-        held[bucket] += count
-    for bucket, count in Counter(compress(buckets, signs.translate(_INVERTED))).items():
-        held[bucket] -= count
-    if max(held) > _ZERO + _MOST or min(held) < _ZERO - _MOST:
-        for bucket, count in enumerate(held):
-            if not _ZERO - _MOST <= count <= _ZERO + _MOST:
-                held[bucket] = min(max(count, _ZERO - _MOST), _ZERO + _MOST)
+    for bucket, sign in zip(buckets, signs, strict=True):
+        counts[bucket] = get(bucket, _ZERO) + (1 if sign else -1)
+    held = bytearray(_EMPTY)
+    for bucket, count in counts.items():
+        held[bucket] = count if below <= count <= above else min(max(count, below), above)
     high, low = int.from_bytes(held[::2], "big"), int.from_bytes(held[1::2], "big")
     return (high << 4 | low).to_bytes(BUCKETS // 2, "big")
 
@@ -90,7 +87,8 @@ def sketch(text: str) -> tuple[int, ...]:
 
     Pairs do not reach over line ends and brackets: the same lines or rows in another order have the same sketch.
     """
-    return tuple(sorted({crc32(pair.encode("utf-8", "surrogatepass")) for pair in _pairs(text)})[:SKETCH])
+    pairs = "\n".join(_pairs(text)).encode("utf-8", "surrogatepass")
+    return tuple(sorted({*map(crc32, pairs.split(b"\n"))})[:SKETCH]) if pairs else ()
 
 
 def overlap(one: tuple[int, ...], other: tuple[int, ...]) -> float:
@@ -101,10 +99,9 @@ def overlap(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     return len({*one}.intersection(other).intersection(smallest)) / len(smallest)
 
 
-def _pairs(text: str) -> Iterable[str]:
-    for piece in _PIECES.split(text):
+def _pairs(text: str) -> list[str]:
+    found: list[str] = []
+    for piece in text.translate(_ENDS).split("\n"):
         words: list[str] = _WORDS.findall(piece)
-        if len(words) == 1:
-            yield words[0]
-        for first, second in pairwise(words):
-            yield f"{first} {second}"
+        found += words if len(words) == 1 else map(" ".join, pairwise(words))
+    return found
