@@ -124,6 +124,12 @@ MUST_PASS: dict[str, list[Call]] = {
     "a first look at each of many jobs": [
         call("job", {"state": "running", "since": "monday"}, job=f"{i:08x}") for i in range(20)
     ],
+    "a first poll of each of many jobs": [
+        Call(
+            tool="job", arguments={"job": f"{i:08x}"}, outcome="running on its machine since monday morning", poll=True
+        )
+        for i in range(20)
+    ],
     "scrolling": [call("scroll", prose(i), by=100) for i in range(20)],
     "chunks read with the same arguments": [call("read_output", prose(i, 60), session="s1") for i in range(20)],
     "inserts with a constant ok": [call("insert", {"ok": True}, row={"name": prose(i, 3), "n": i}) for i in range(20)],
