@@ -212,7 +212,9 @@ class SqliteWriter:
             cursor.execute(q["begin"])
             head = head_from(cursor.execute(q["select_head"]).fetchall(), location)
             now_ms = max(self._clock.now_ms(), head.time_ms)
-            self._tx = tx = SqliteTx(cursor, q, location=location, now_ms=now_ms, leaf_index=head.size)
+            self._tx = tx = SqliteTx(
+                cursor, q, location=location, now_ms=now_ms, leaf_index=head.size, epoch=head.epoch
+            )
             probes.reach("commit.begin")
             value = fn(tx)
             tx.end()
