@@ -103,7 +103,7 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 
     assert listed() == {
         "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
-        "bench", "version", "runs", "breaker", "proxy",
+        "lab", "bench", "version", "runs", "breaker", "proxy",
     }  # fmt: skip
     assert listed("runs") == {
         "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel",
@@ -115,7 +115,7 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 def test_every_command_has_json_and_help(arl: Arl) -> None:
     for command in (
         "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
-        "version",
+        "lab", "version",
     ):  # fmt: skip
         assert "--json" in arl(command, "--help").out
     assert "--json" in arl("breaker", "eval", "--help").out

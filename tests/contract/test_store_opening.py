@@ -116,6 +116,17 @@ def test_the_pragmas_are_set(tmp_path: Path, durability: str, journal: str, leve
         assert connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, -1) == 1
 
 
+@pytest.mark.parametrize(("durability", "journal", "level"), [("full", "wal", 2), ("extra", "delete", 3)])
+def test_a_store_says_what_its_writing_connection_has_now(
+    tmp_path: Path, durability: str, journal: str, level: int
+) -> None:
+    with sqlite_backend(tmp_path, durability) as made:
+        store = made.open()
+        assert store.journal() == (journal, level)
+        _writer(store).pragma("synchronous", 1)
+        assert store.journal() == (journal, 1)
+
+
 def test_the_application_id_spells_arl1() -> None:
     assert APPLICATION_ID.to_bytes(4, "big") == b"arl1"
 

@@ -27,6 +27,7 @@ BREAKS = [
     (LAYERS, "runs/__init__.py", "def later():\n    import agent_run_ledger.ledger"),
     (LAYERS, "ledger/__init__.py", "import agent_run_ledger.testing"),
     (LAYERS, "testing/__init__.py", "import agent_run_ledger.demo"),
+    (LAYERS, "ledger/__init__.py", "def later():\n    from agent_run_ledger.lab import approval"),
     (LAYERS, "demo/__init__.py", "import agent_run_ledger.cli"),
     (LAYERS, "newcomer.py", "x = 1"),  # a top-level module that has no place in the layers
     (ONE_OPENER, "runs/__init__.py", "import apsw"),

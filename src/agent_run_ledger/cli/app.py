@@ -16,6 +16,7 @@ from agent_run_ledger.cli.doctor import doctor
 from agent_run_ledger.cli.erase import erase
 from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
+from agent_run_ledger.cli.lab import lab
 from agent_run_ledger.cli.metrics import metrics
 from agent_run_ledger.cli.proxy_mcp import mcp
 from agent_run_ledger.cli.prune import prune
@@ -54,6 +55,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("doctor", doctor, "Examine this machine, the store and its disk."),
     ("metrics", metrics, "Print the store's numbers for Prometheus."),
     ("demo", demo, "See a 20-step run killed and finished."),
+    ("lab", lab, "See one approval raced for, crashed on and restored."),
     ("bench", bench, "Measure what a step costs."),
     ("version", version, "Print the versions at work."),
 )

@@ -14,7 +14,8 @@ ENVELOPE_VERSION = 1
 class Change:
     """One transition: an object (16-byte pseudonymous id) went from `old` to `new` under a generation.
 
-    `type` is "run", "step" or "store". `mac` is the `record_mac` of the record written with it, or None.
+    `type` is "run", "step", "action" or "store". `mac` is that of the record written with it (`record_mac`, of an
+    action `transition_mac`), or None.
     """
 
     type: str

@@ -12,7 +12,7 @@ from agent_run_ledger.kernel.envelope import ENVELOPE_VERSION
 _KEYS: Final = frozenset({"changes", "epoch", "log_id", "op_id", "time_ms", "v"})
 _CHANGE_KEYS: Final = frozenset({"generation", "id", "new", "old", "type"})
 _CHANGE_KEYS_WITH_MAC: Final = _CHANGE_KEYS | {"mac"}
-_TYPES: Final = frozenset({"run", "step", "store"})
+_TYPES: Final = frozenset({"action", "run", "step", "store"})
 _ID: Final = re.compile("[0-9a-f]{32}")
 
 Changes = list[dict[str, Any]]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -47,6 +47,9 @@ from agent_run_ledger.store.sqlite_rows import (
 )
 from agent_run_ledger.store.statements import statements
 
+if TYPE_CHECKING:
+    from agent_run_ledger.store.sqlite_effect_reader import SqliteEffectReader
+
 T = TypeVar("T")
 
 _POSITION_BITS = 16
@@ -71,6 +74,13 @@ class SqliteReader:
         self._uids: dict[int, bytes] = {}
         self._closed = False
         self._pid = os.getpid()
+
+    @property
+    def effects(self) -> SqliteEffectReader:
+        """See ports.Reader.effects."""
+        from agent_run_ledger.store.sqlite_effect_reader import SqliteEffectReader  # see SqliteTx.effects
+
+        return SqliteEffectReader(self._locked, self._place.location)
 
     def head(self) -> Head:
         """See ports.Reader.head."""

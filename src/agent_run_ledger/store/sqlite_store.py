@@ -269,6 +269,10 @@ class SqliteStore:
         """Give free pages back to the file system. See SqliteWriter.compact."""
         return self._to_write().writer().compact()
 
+    def journal(self) -> tuple[str, int]:
+        """Return what makes commits durable, as SQLite says it now. See SqliteWriter.journal."""
+        return self._to_write().writer().journal()
+
     def lock_run(self, run_id: str) -> RunLock | None:
         """See ports.Store.lock_run. A read-only store may ask too: it writes nothing but the lock file."""
         return self._open().sidecar().lock_run(run_id)

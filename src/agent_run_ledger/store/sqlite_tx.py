@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -26,6 +26,9 @@ from agent_run_ledger.store.sqlite_rows import (
     standing_from,
 )
 
+if TYPE_CHECKING:
+    from agent_run_ledger.store.sqlite_effects import SqliteEffects
+
 T = TypeVar("T")
 
 _POSITION_BITS = 16
@@ -39,19 +42,25 @@ class SqliteTx:
 
     __slots__ = (
         "_connection",
+        "_effects",
         "_leaf_index",
         "_location",
         "_q",
         "_why",
         "changes",
         "cursor",
+        "epoch",
         "failure",
         "now_ms",
         "wrote",
     )
 
-    def __init__(self, cursor: Cursor, q: Mapping[str, str], *, location: str, now_ms: int, leaf_index: int) -> None:
+    def __init__(
+        self, cursor: Cursor, q: Mapping[str, str], *, location: str, now_ms: int, leaf_index: int, epoch: int
+    ) -> None:
         self.now_ms = now_ms
+        self.epoch = epoch
+        self._effects: SqliteEffects | None = None
         self.changes: list[Change] = []
         self.wrote = False
         self.failure: LedgerError | None = None
@@ -61,6 +70,15 @@ class SqliteTx:
         self._q = q
         self._location = location
         self._leaf_index = leaf_index
+
+    @property
+    def effects(self) -> SqliteEffects:
+        """See ports.Tx.effects."""
+        if self._effects is None:
+            from agent_run_ledger.store.sqlite_effects import SqliteEffects  # only who has effects loads their rules
+
+            self._effects = SqliteEffects(self)
+        return self._effects
 
     def find_run(self, run_id: str) -> RunRow | None:
         """See ports.Tx.find_run."""
@@ -90,8 +108,8 @@ class SqliteTx:
             links = (parent_row_id, forked_from_row_id)
             self._write("insert_run", (run_uid, run_id, state.value, now_ms, now_ms, holder, *links))
         except Misuse as error:
-            if _breaks_unique(error):
-                raise self._fail(Refused(f"there is already a run {run_id!r}", code="run_exists")) from error
+            if breaks_unique(error):
+                raise self.fail(Refused(f"there is already a run {run_id!r}", code="run_exists")) from error
             raise
         return RunRow(
             row_id=self._connection.last_insert_rowid(),
@@ -125,7 +143,7 @@ class SqliteTx:
         new = (state.value, reason, generation, attempt, holder, start_record_id, last_start_record_id, end_record_id)
         self._write("update_run", (*new, self.now_ms, row.row_id, row.generation, row.state.value))
         if self._connection.changes() != 1:
-            raise self._fail(
+            raise self.fail(
                 Superseded(
                     f"run {row.run_id!r} is no longer {row.state} under generation {row.generation}",
                     hint="another attempt or an operator has it now",
@@ -135,20 +153,20 @@ class SqliteTx:
     def add_change(self, change: Change) -> None:
         """See ports.Tx.add_change. Misuse beyond 65,536 changes in one transaction."""
         if len(self.changes) >> _POSITION_BITS:
-            raise self._fail(Misuse("a transaction holds at most 65,536 changes", code="leaf_full"))
+            raise self.fail(Misuse("a transaction holds at most 65,536 changes", code="leaf_full"))
         self.changes.append(change)
 
     def add_record(self, run_row_id: int, record: Record, change: Change) -> int:
         """See ports.Tx.add_record."""
         if change.mac is None:
-            raise self._fail(Misuse(f"record {record.name!r}: its change carries no MAC", code="mac_missing"))
-        record_id = self._leaf_index << _POSITION_BITS | len(self.changes)
+            raise self.fail(Misuse(f"record {record.name!r}: its change carries no MAC", code="mac_missing"))
+        record_id = self.next_record_id
         self.add_change(change)
         try:
             self._write("insert_record", row_of_record(record_id, run_row_id, record))
         except Misuse as error:
-            if _breaks_unique(error):
-                raise self._fail(
+            if breaks_unique(error):
+                raise self.fail(
                     Refused(
                         f"step {record.name!r}, occurrence {record.occurrence}, is already recorded in this run",
                         code="already_recorded",
@@ -207,20 +225,48 @@ class SqliteTx:
         """Make every later use raise `why`, or Misuse: rows written after the commit would have no leaf."""
         self.cursor, self._why = None, why
 
-    def _fetch(self, name: str, bindings: Row) -> list[Row]:
-        try:
-            return self._open_cursor().execute(self._q[name], bindings).fetchall()
-        except apsw.Error as error:
-            raise self._fail(translated(error, self._location)) from error
-        except UnicodeDecodeError as error:
-            raise self._fail(Tampered(f"{self._location}: a name is no text: {error}", code="corrupt")) from error
+    @property
+    def next_record_id(self) -> int:
+        """The record id that belongs to the next change: leaf index << 16 | position."""
+        return self._leaf_index << _POSITION_BITS | len(self.changes)
 
-    def _write(self, name: str, bindings: Row) -> None:
+    @property
+    def changed_rows(self) -> int:
+        """How many rows the last statement changed."""
+        return self._connection.changes()
+
+    @property
+    def last_row_id(self) -> int:
+        """The row id of the last row that was inserted."""
+        return self._connection.last_insert_rowid()
+
+    def fetch(self, sql: str, bindings: Row) -> list[Row]:
+        """Return the rows of a statement."""
+        try:
+            return self._open_cursor().execute(sql, bindings).fetchall()
+        except apsw.Error as error:
+            raise self.fail(translated(error, self._location)) from error
+        except UnicodeDecodeError as error:
+            raise self.fail(Tampered(f"{self._location}: a name is no text: {error}", code="corrupt")) from error
+
+    def write(self, sql: str, bindings: Row) -> None:
+        """Run a statement that changes rows."""
         self.wrote = True
         try:
-            self._open_cursor().execute(self._q[name], bindings)
+            self._open_cursor().execute(sql, bindings)
         except apsw.Error as error:
-            raise self._fail(translated(error, self._location)) from error
+            raise self.fail(translated(error, self._location)) from error
+
+    def fail(self, failure: LedgerError) -> LedgerError:
+        """Let nothing of this transaction land, whoever swallows `failure`, and return it."""
+        self.failure = failure
+        return failure
+
+    def _fetch(self, name: str, bindings: Row) -> list[Row]:
+        return self.fetch(self._q[name], bindings)
+
+    def _write(self, name: str, bindings: Row) -> None:
+        self.write(self._q[name], bindings)
 
     def _open_cursor(self) -> Cursor:
         if self.cursor is None:
@@ -230,7 +276,7 @@ class SqliteTx:
     def _fetch_run(self, name: str, row_id: int) -> Row:
         rows = self._fetch(name, (row_id,))
         if not rows:
-            raise self._fail(Tampered(f"{self._location}: there is no run in row {row_id}", code="row_missing"))
+            raise self.fail(Tampered(f"{self._location}: there is no run in row {row_id}", code="row_missing"))
         return rows[0]
 
     def _known(self, convert: Callable[[Row], T], row: Row) -> T:
@@ -238,13 +284,10 @@ class SqliteTx:
             return convert(row)
         except KeyError as error:
             failure = Tampered(f"{self._location}: a run is in no known state: {error}", code="corrupt")
-            raise self._fail(failure) from error
-
-    def _fail(self, failure: LedgerError) -> LedgerError:
-        self.failure = failure
-        return failure
+            raise self.fail(failure) from error
 
 
-def _breaks_unique(error: Misuse) -> bool:
+def breaks_unique(error: Misuse) -> bool:
+    """Return whether a row was refused because another one has its unique values."""
     cause = error.__cause__
     return isinstance(cause, apsw.ConstraintError) and extended_code(cause) == apsw.SQLITE_CONSTRAINT_UNIQUE

@@ -126,6 +126,10 @@ class SqliteWriter:
         """
         return self._alone(self._vacuum)
 
+    def journal(self) -> tuple[str, int]:
+        """Return journal_mode and synchronous (3: EXTRA) as SQLite says that they are on this connection now."""
+        return self._alone(_journal_of)
+
     def let_go(self) -> None:
         """Before a fork, with `lock` held: close the connection, without a checkpoint."""
         self._drop(checkpoint=False)
@@ -149,7 +153,7 @@ class SqliteWriter:
         leaked, self._connection = self._connection, None
         return None if leaked is None else (leaked, self._cursor)
 
-    def _alone(self, act: Callable[[Cursor], bool]) -> bool:
+    def _alone(self, act: Callable[[Cursor], T]) -> T:
         """Run what is no transaction of ours when no other thread of this process writes."""
         if os.getpid() != self._pid:
             raise forked(self._place.location)
@@ -212,7 +216,9 @@ class SqliteWriter:
             cursor.execute(q["begin"])
             head = head_from(cursor.execute(q["select_head"]).fetchall(), location)
             now_ms = max(self._clock.now_ms(), head.time_ms)
-            self._tx = tx = SqliteTx(cursor, q, location=location, now_ms=now_ms, leaf_index=head.size)
+            self._tx = tx = SqliteTx(
+                cursor, q, location=location, now_ms=now_ms, leaf_index=head.size, epoch=head.epoch
+            )
             probes.reach("commit.begin")
             value = fn(tx)
             tx.end()
@@ -362,6 +368,10 @@ class SqliteWriter:
             code="store_busy",
             hint="another process holds it; is one of them stopped?",
         )
+
+
+def _journal_of(cursor: Cursor) -> tuple[str, int]:
+    return cursor.connection.pragma("journal_mode"), cursor.connection.pragma("synchronous")
 
 
 def append_event(

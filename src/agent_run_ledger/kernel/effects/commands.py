@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias, get_args
 
 from agent_run_ledger.kernel.effects.action import Now, Terms
 from agent_run_ledger.kernel.effects.approval import VerifiedApproval
@@ -230,3 +231,6 @@ Command: TypeAlias = (
     | Expire
     | Admit
 )
+
+BY_NAME: Final[Mapping[str, type[Command]]] = {kind.__name__: kind for kind in get_args(Command)}
+"""The commands by the name that a record has them under."""

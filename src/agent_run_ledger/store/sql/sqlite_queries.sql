@@ -248,4 +248,4 @@ SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE
 
 -- name: create_as
 PRAGMA application_id = 0x61726C31;
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;

@@ -1,16 +1,19 @@
-"""The contracts between the layers, in prose with "must"; every must has a conformance test in tests/contract."""
+"""The contracts of the store, its rows, clocks and observers, in prose with "must", each with a conformance test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.notices import CallBegun, Notice
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
+
+if TYPE_CHECKING:  # who only records runs does not load the rules of effects by this
+    from agent_run_ledger.ports.effects import EffectReader, EffectTx
 
 T = TypeVar("T")
 
@@ -182,6 +185,11 @@ class Tx(Protocol):
     """One write transaction. All rows written through it and its one leaf land together or not at all."""
 
     @property
+    def effects(self) -> EffectTx:
+        """The rows of effects within this transaction."""
+        ...
+
+    @property
     def now_ms(self) -> int:
         """Unix milliseconds, read after the locks were taken; never below an earlier transaction's."""
         ...
@@ -272,6 +280,11 @@ class Tx(Protocol):
 
 class Reader(Protocol):
     """Reads outside a write transaction; each call sees one consistent state."""
+
+    @property
+    def effects(self) -> EffectReader:
+        """The reads of effects."""
+        ...
 
     def head(self) -> Head:
         """Return the log's head."""

@@ -1,0 +1,179 @@
+"""One question to the rules inside of one write transaction: members read, decided, written, and one leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent_run_ledger.effects.refusals import error_of
+from agent_run_ledger.effects.witnessing import Witnessing
+from agent_run_ledger.errors import NotAdmitted, Refused
+from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
+from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose
+from agent_run_ledger.kernel.effects.reading import Reading, read_time
+from agent_run_ledger.kernel.effects.record import Transition
+from agent_run_ledger.kernel.record import SALT_BYTES
+from agent_run_ledger.ports import Entropy, Store, Tx
+from agent_run_ledger.ports.effects import TimeSource
+from agent_run_ledger.probes import reach
+
+OPENING_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a ledger decides: see `Standing` for each."""
+
+    bound_ms: int = 1_000
+    max_permit_ms: int = 60_000
+    people_for_not_executed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of a question. `accepted`: this call changed it; else it is what was on record already.
+
+    `rows` are the members that the transition wrote, or the one on record; `leaf_index` is that of its leaf, -1 where
+    nothing was written. `cosign_first`: nobody is told before the witness has seen that leaf.
+    """
+
+    accepted: bool
+    rows: tuple[Action, ...]
+    leaf_index: int
+    ledger: Standing
+    cosign_first: bool = False
+    same_permit: bool = False
+
+
+Ask = Callable[[Now], Command]
+"""Builds the command for the time that was read after the locks."""
+
+
+class Engine:
+    """Guarantees: rows change if and only if a leaf is appended, in one transaction; the time is read after the locks;
+    what is refused changed nothing. `opening` is drawn anew for every engine.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        time: TimeSource,
+        entropy: Entropy,
+        witnessing: Witnessing,
+        settings: Settings,
+        is_copy: bool,
+    ) -> None:
+        self.store = store
+        self.entropy = entropy
+        self.witnessing = witnessing
+        self.settings = settings
+        self.is_copy = is_copy
+        self.opening = entropy.token(OPENING_BYTES)
+        self._time = time
+
+    def ask(self, action_id: bytes, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
+        """Decide about one action and write what follows. See `ask_of_key` for errors; Refused("unknown_action")."""
+        return self._ask(lambda tx: self._key_of(tx, action_id), ask, op_id, request)
+
+    def ask_of_key(self, action_key: str, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
+        """Decide about a key and write what follows.
+
+        `op_id` (16 bytes): the same operation again returns what is on record and grants nothing. Refused, Pending,
+        Unavailable, NotAdmitted, Misuse: nothing changed (see `refusals`). Uncertain where the commit's outcome cannot
+        be looked up. Tampered where rules and rows disagree.
+        """
+        return self._ask(lambda _: action_key, ask, op_id, request)
+
+    def standing(self, tx: Tx, reading: Reading) -> Standing:
+        """Return where the ledger stands within a transaction."""
+        return Standing(
+            ledger_id=self.store.log_id,
+            opening=self.opening,
+            state=self._state(reading),
+            epoch=tx.effects.epoch,
+            witness=self.witnessing.policy,
+            bound_ms=self.settings.bound_ms,
+            max_permit_ms=self.settings.max_permit_ms,
+            people_for_not_executed=self.settings.people_for_not_executed,
+        )
+
+    def _state(self, reading: Reading) -> LedgerState:
+        if self.is_copy:
+            return LedgerState.RECOVERY
+        if self.witnessing.state is not LedgerState.OPEN:
+            return self.witnessing.state
+        return LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
+
+    def _ask(self, key_of: Callable[[Tx], str], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+        operation = self.entropy.uuid7() if op_id is None else op_id
+        reach("effect.before")
+        answer = self.store.transact(operation, lambda tx: self._decide(tx, key_of(tx), ask, op_id, request))
+        reach("effect.after")
+        return answer
+
+    def _key_of(self, tx: Tx, action_id: bytes) -> str:
+        key = tx.effects.key_of(action_id)
+        if key is None:
+            raise Refused(
+                f"there is no action {action_id.hex()}", code="unknown_action", hint="`inspect` lists a key's"
+            )
+        return key
+
+    def _decide(self, tx: Tx, action_key: str, ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+        reading = read_time(tx.effects.time_mark(), self._time.sample())
+        ledger = self.standing(tx, reading)
+        members = tx.effects.members(action_key)
+        command = ask(reading.now)
+        if op_id is not None and (landed_at := tx.effects.landed(op_id)) is not None:
+            if landed_at != action_key:
+                raise Refused(f"operation {op_id.hex()} was another one", code="op_id_used", hint="draw a new op_id")
+            if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
+                return _on_record(members, command, ledger)
+        decision = decide(ledger, members, command)
+        if isinstance(decision, Rejected):
+            raise error_of(str(command.event), f"action {action_key!r}", decision)
+        if isinstance(decision, Recorded):
+            return Answer(
+                accepted=False,
+                rows=(decision.action,),
+                leaf_index=-1,
+                ledger=ledger,
+                same_permit=decision.same_permit,
+            )
+        return self._write(tx, members, command, decision, ledger, reading, request)
+
+    def _write(
+        self,
+        tx: Tx,
+        members: tuple[Action, ...],
+        command: Command,
+        decision: Accepted,
+        ledger: Standing,
+        reading: Reading,
+        request: bytes,
+    ) -> Answer:
+        if decision.ledger is not None:
+            raise NotAdmitted("an admission is not a transition of one action", code="not_here")
+        before = {member.action_id: member for member in members}
+        record_id = -1
+        for row in decision.rows:
+            old = before.get(row.action_id)
+            transition = Transition(command=command, ledger=ledger, old="" if old is None else str(old.state), row=row)
+            salt = self.entropy.token(SALT_BYTES)
+            record_id = tx.effects.write(old, transition, now=reading.now, salt=salt, request=request)
+        tx.effects.put_time_mark(reading.mark)
+        return Answer(
+            accepted=True,
+            rows=decision.rows,
+            leaf_index=record_id >> 16,
+            ledger=ledger,
+            cosign_first=decision.cosign_first,
+        )
+
+
+def _on_record(members: tuple[Action, ...], command: Command, ledger: Standing) -> Answer:
+    """Return the rows as they stand now for an operation that landed before: with what took their place by it."""
+    action_id = None if isinstance(command, Propose) else getattr(command, "action_id", None)
+    found = [member for member in members if action_id in (None, member.action_id, member.replaces)]
+    return Answer(accepted=False, rows=tuple(found), leaf_index=-1, ledger=ledger)

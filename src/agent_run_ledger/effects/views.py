@@ -1,0 +1,129 @@
+"""Actions as people see them: where each stands, what is not protected, and what may be done next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent_run_ledger.kernel.effects import Action, ActionState, Event, LedgerState, TargetClass, WitnessPolicy
+from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
+
+CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
+    TargetClass.N: "plain target: after a restore or a repeated delivery it can happen twice",
+    TargetClass.V: "checks signature, expiry and epoch: a repeated delivery can happen twice",
+    TargetClass.I: "remembers an idempotency key: once while the key is remembered",
+    TargetClass.F_MINUS: "fences before the effect: once, its outcome can be lost",
+    TargetClass.F: "fences in the effect's own transaction: once, while the receiver itself is not restored",
+}
+"""What each class of receiver is good for, in one line of every status."""
+
+UNWITNESSED: Final = "no witness: a restored older copy of this database is not noticed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionView:
+    """One member of a key. `status` is its state in words, `guarantee` what its receiver's class is good for.
+
+    `next` are the events that the state table lets follow; each has conditions of its own. Times are Unix
+    milliseconds, None for what has not happened.
+    """
+
+    action_key: str
+    action_id: bytes
+    state: ActionState
+    status: str
+    guarantee: str
+    epoch: int
+    generation: int | None
+    requester: str
+    executor: str
+    audience: str
+    target_class: TargetClass
+    request_sha256: bytes
+    not_before_ms: int
+    dispatch_before_ms: int
+    approvals: tuple[str, ...]
+    approvals_needed: int
+    revoked: bool
+    worker: str | None
+    claim_id: bytes | None
+    claimed_ms: int | None
+    prepared_ms: int | None
+    permit_expires_ms: int | None
+    handed_out: bool
+    in_doubt_since_ms: int | None
+    replaces: bytes | None
+    evidence: tuple[bytes, ...]
+    next: tuple[Event, ...]
+
+    @property
+    def authorized(self) -> bool:
+        """Whether people have approved it: never so while it is proposed."""
+        return self.state not in (ActionState.PROPOSED, ActionState.REJECTED)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over."""
+        return self.state in CLOSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerView:
+    """Where the ledger stands: its state, its epoch, its witness, how many members are in which state.
+
+    `not_protected` says in words what nothing guards against.
+    """
+
+    ledger_id: bytes
+    state: LedgerState
+    epoch: int
+    witness: WitnessPolicy
+    counts: Mapping[ActionState, int]
+    not_protected: tuple[str, ...]
+
+
+def view_of(action: Action) -> ActionView:
+    """Return an action as people see it."""
+    terms = action.terms
+    return ActionView(
+        action_key=action.action_key,
+        action_id=action.action_id,
+        state=action.state,
+        status=status_words(action),
+        guarantee=CLASS_WORDS[terms.target_class],
+        epoch=action.epoch,
+        generation=action.generation,
+        requester=action.requester,
+        executor=terms.executor,
+        audience=terms.audience,
+        target_class=terms.target_class,
+        request_sha256=terms.request_sha256,
+        not_before_ms=terms.not_before_ms,
+        dispatch_before_ms=terms.dispatch_before_ms,
+        approvals=tuple(one.principal for one in action.approvals),
+        approvals_needed=terms.approvals_needed,
+        revoked=action.revoked,
+        worker=action.worker,
+        claim_id=action.claim_id,
+        claimed_ms=action.claimed_ms,
+        prepared_ms=action.prepared_ms,
+        permit_expires_ms=action.permit_expires_ms,
+        handed_out=action.handed_out,
+        in_doubt_since_ms=action.in_doubt_since_ms,
+        replaces=action.replaces,
+        evidence=action.evidence,
+        next=tuple(event for old, event in ARROWS if old is action.state and event is not Event.ADMIT),
+    )
+
+
+def status_words(action: Action) -> str:
+    """Return the state in words: with the doubt, the approvals that are missing, and a revocation."""
+    state, words = action.state, str(action.state)
+    if state is ActionState.PROPOSED:
+        words += f" (authorization: not_established, {len(action.approvals)} of {action.terms.approvals_needed})"
+    elif state is ActionState.UNRESOLVED:
+        words += f" (in doubt since {action.in_doubt_since_ms})"
+    elif state is ActionState.PREPARED:
+        words += " (handed out)" if action.handed_out else " (not handed out)"
+    return f"{words}, revoked" if action.revoked and state is not ActionState.REVOKED else words

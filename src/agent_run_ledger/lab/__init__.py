@@ -1,0 +1,1 @@
+"""The lab: one approval, real processes that die, and what the ledger says afterwards."""

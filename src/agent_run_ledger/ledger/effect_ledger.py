@@ -1,0 +1,456 @@
+"""The effect ledger as people use it: every transition of an action, and what is on record of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+
+from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
+from agent_run_ledger.effects.intents import Intent, check_text
+from agent_run_ledger.effects.system_time import SystemTime
+from agent_run_ledger.effects.views import UNWITNESSED, ActionView, LedgerView, view_of
+from agent_run_ledger.effects.witnessing import Witnessing
+from agent_run_ledger.entropy import SystemEntropy
+from agent_run_ledger.errors import Pending, Refused, Tampered
+from agent_run_ledger.kernel.effects import Action, ActionState, WitnessPolicy
+from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
+from agent_run_ledger.kernel.effects.commands import (
+    Actor,
+    Approve,
+    Claim,
+    CloseUnprepared,
+    Doubt,
+    DoubtBy,
+    Edit,
+    Expire,
+    HandOut,
+    NotExecuted,
+    Observe,
+    Outcome,
+    Prepare,
+    Propose,
+    Reject,
+    Revoke,
+    Success,
+    Successor,
+    WriteOff,
+)
+from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
+from agent_run_ledger.kernel.effects.permit import Permit, permit_of
+from agent_run_ledger.kernel.effects.reading import read_time
+from agent_run_ledger.kernel.effects.states import CLOSED
+from agent_run_ledger.ports import Entropy, Tx
+from agent_run_ledger.ports.effects import TimeSource, Witness
+from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store.sqlite_store import WAIT_S
+
+PERMIT_MS = 60_000
+KEY_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A claim. `granted_now`: this call made it; else it was on record already, and nothing was granted again."""
+
+    view: ActionView
+    claim_id: bytes
+    granted_now: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """What a worker may send: `request`, byte for byte as approved, with its permit.
+
+    `handed_now`: this call handed it out. Else it is told again, only where the receiver takes it for one effect.
+    """
+
+    view: ActionView
+    permit: Permit
+    request: bytes
+    handed_now: bool
+
+
+class EffectLedger:
+    """The effects of one store.
+
+    Guarantees: an action is claimed by one worker at most once in each generation, over all processes and restarts;
+    a permit is handed out only for the claim's own preparation, once, through the same opening of the ledger; nothing
+    but recorded evidence ends a doubt, and no exception, timeout or restart leads back to an action that can be
+    claimed. Every method is one transaction, and what it refuses changed nothing.
+
+    Not guaranteed: exactly once. Without a witness an older copy of the file that is put back is not noticed. That
+    `Actor` names who asks is for the caller to have checked, as is the signature of an approval.
+
+    Errors of every method: Refused, Pending, Unavailable, NotAdmitted and Misuse changed nothing. Uncertain: the
+    commit's outcome cannot be looked up now; the same call with the same `op_id` (16 bytes) tells it. Pending
+    ("not_witnessed"): done, and not to be told before the witness has seen it; the same call again with the same
+    `op_id`. Thread-safe. Also a context manager.
+    """
+
+    def __init__(
+        self,
+        db_path: str | os.PathLike[str],
+        *,
+        durability: str = "full",
+        witness: Witness | None = None,
+        time: TimeSource | None = None,
+        entropy: Entropy | None = None,
+        settings: Settings | None = None,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        """Open the effects of an existing store; it never makes one.
+
+        Refused: no_store, no_authority (`arl init` gives it), network_filesystem. A copy opens in recovery: it can be
+        read and observed, and grants nothing. `witness`: the memory outside of the database, None for none.
+        """
+        self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
+        try:
+            if not self._store.is_copy and not self._store.authority:
+                raise Refused(f"{self._store.location} has no authority for effects", code="no_authority", hint=_INIT)
+            self._entropy = entropy or SystemEntropy()
+            self._time = time or SystemTime()
+            self._witnessing = Witnessing(self._store, witness)
+            self._engine = Engine(
+                self._store,
+                time=self._time,
+                entropy=self._entropy,
+                witnessing=self._witnessing,
+                settings=settings or Settings(),
+                is_copy=self._store.is_copy,
+            )
+            self._witnessing.look()
+        except BaseException:
+            self._store.close()
+            raise
+
+    # -- before the claim -------------------------------------------------------------------------------------------
+
+    def propose(self, actor: Actor, key: str, intent: Intent, *, op_id: bytes | None = None) -> ActionView:
+        """Ask for an action under a key that is named outside of the model; the same bytes again are the same action.
+
+        Refused("key_taken") for other bytes under the key: only a successor goes on there.
+        """
+        check_text("an action key", key)
+        action_id, terms = self._entropy.uuid7(), intent.terms()
+        answer = self._engine.ask_of_key(
+            key,
+            lambda now: Propose(actor=actor, now=now, action_key=key, action_id=action_id, terms=terms),
+            op_id=op_id,
+            request=intent.request,
+        )
+        return self._told(answer)
+
+    def edit(self, actor: Actor, action_id: bytes, intent: Intent, *, op_id: bytes | None = None) -> ActionView:
+        """Supersede what was proposed by a member with other bytes, and return that one."""
+        new_id, terms = self._entropy.uuid7(), intent.terms()
+        return self._asked(
+            action_id,
+            lambda now: Edit(actor=actor, now=now, action_id=action_id, new_action_id=new_id, terms=terms),
+            op_id,
+            request=intent.request,
+        )
+
+    def reject(self, actor: Actor, action_id: bytes, *, op_id: bytes | None = None) -> ActionView:
+        """Close what was proposed."""
+        return self._asked(action_id, lambda now: Reject(actor=actor, now=now, action_id=action_id), op_id)
+
+    def statement(self, action_id: bytes, *, approver: str, nonce: bytes) -> Statement:
+        """Return what an approver has to sign for an action as the ledger stands."""
+
+        def build(tx: Tx) -> Statement:
+            action = self._member(tx, action_id)
+            ledger = self._engine.standing(tx, read_time(tx.effects.time_mark(), self._time.sample()))
+            return statement_of(ledger, action, approver=approver, nonce=nonce)
+
+        return self._store.transact(self._entropy.uuid7(), build)
+
+    def approve(
+        self, actor: Actor, action_id: bytes, approval: VerifiedApproval, *, op_id: bytes | None = None
+    ) -> ActionView:
+        """Count one approval whose signature was verified; with the last one that is needed it is available."""
+        return self._asked(
+            action_id, lambda now: Approve(actor=actor, now=now, action_id=action_id, approval=approval), op_id
+        )
+
+    def successor(self, actor: Actor, action_id: bytes, intent: Intent, *, op_id: bytes | None = None) -> ActionView:
+        """Put a new member, which needs approvals of its own, in the place of one that did not happen."""
+        new_id, terms = self._entropy.uuid7(), intent.terms()
+        cosigned = self._covered(action_id)
+        return self._asked(
+            action_id,
+            lambda now: Successor(
+                actor=actor, now=now, action_id=action_id, new_action_id=new_id, terms=terms, cosigned=cosigned
+            ),
+            op_id,
+            request=intent.request,
+        )
+
+    def revoke(self, actor: Actor, action_id: bytes, *, op_id: bytes | None = None) -> ActionView:
+        """Forbid what was not prepared. It cancels nothing that was sent."""
+        return self._asked(action_id, lambda now: Revoke(actor=actor, now=now, action_id=action_id), op_id)
+
+    def expire(self, actor: Actor, action_id: bytes, *, op_id: bytes | None = None) -> ActionView:
+        """Close what nobody claimed in its window."""
+        return self._asked(action_id, lambda now: Expire(actor=actor, now=now, action_id=action_id), op_id)
+
+    # -- the claim and what follows it -------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        actor: Actor,
+        action_id: bytes,
+        *,
+        worker: str,
+        request_sha256: bytes,
+        claim_key: bytes | None = None,
+        op_id: bytes | None = None,
+    ) -> Grant:
+        """Take an approved action for one worker: one process, and after a restart another one.
+
+        `request_sha256`: of the bytes that the worker means to send. `claim_key` (16 bytes): the same one of the same
+        worker again returns the record, never a second grant. Refused for who comes second.
+        """
+        check_text("a worker", worker)
+        key = self._entropy.token(KEY_BYTES) if claim_key is None else claim_key
+        claim_id = self._entropy.uuid7()
+        answer = self._engine.ask(
+            action_id,
+            lambda now: Claim(
+                actor=actor,
+                now=now,
+                action_id=action_id,
+                claim_id=claim_id,
+                claim_key=key,
+                worker=worker,
+                request_sha256=request_sha256,
+            ),
+            op_id=op_id,
+        )
+        row = answer.rows[0]
+        if row.claim_id is None or (row.claim_key, row.worker) != (key, worker):
+            raise Refused(f"operation on action {action_id.hex()} was no claim of {worker!r}", code="op_id_used")
+        return Grant(view=view_of(row), claim_id=row.claim_id, granted_now=answer.accepted)
+
+    def prepare(
+        self,
+        actor: Actor,
+        action_id: bytes,
+        *,
+        claim_id: bytes,
+        worker: str,
+        permit_ms: int = PERMIT_MS,
+        op_id: bytes | None = None,
+    ) -> ActionView:
+        """Write down the intention to send, before anything is sent. The permit lives `permit_ms`, or to the window's
+        end. What this returns permits nothing yet: see `hand_out`."""
+        return self._asked(
+            action_id,
+            lambda now: Prepare(
+                actor=actor, now=now, action_id=action_id, claim_id=claim_id, worker=worker, permit_ms=permit_ms
+            ),
+            op_id,
+        )
+
+    def hand_out(
+        self, actor: Actor, action_id: bytes, *, claim_id: bytes, worker: str, op_id: bytes | None = None
+    ) -> Dispatch:
+        """Hand the permit out, once, with the exact bytes: from here on only evidence says what became of it.
+
+        Pending("not_cosigned") while the witness has not seen the preparation. Tampered where the stored bytes are not
+        the approved ones.
+        """
+        cosigned = self._covered(action_id)
+        answer = self._engine.ask(
+            action_id,
+            lambda now: HandOut(
+                actor=actor, now=now, action_id=action_id, claim_id=claim_id, worker=worker, cosigned=cosigned
+            ),
+            op_id=op_id,
+        )
+        row = answer.rows[0]
+        permit, request = permit_of(answer.ledger, row), self.request(action_id)
+        return Dispatch(view=view_of(row), permit=permit, request=request, handed_now=answer.accepted)
+
+    def outcome(
+        self,
+        actor: Actor,
+        action_id: bytes,
+        evidence: Receipt | FenceAnswer | Observation,
+        *,
+        op_id: bytes | None = None,
+    ) -> ActionView:
+        """Record a success that the executor reports, with the receiver's receipt or an observation."""
+        return self._asked(
+            action_id, lambda now: Outcome(actor=actor, now=now, action_id=action_id, evidence=evidence), op_id
+        )
+
+    def doubt(
+        self, actor: Actor, action_id: bytes, *, by: DoubtBy, worker: str | None = None, op_id: bytes | None = None
+    ) -> ActionView:
+        """Record that nobody knows how it ended. It is never claimable again."""
+        return self._asked(
+            action_id, lambda now: Doubt(actor=actor, now=now, action_id=action_id, by=by, worker=worker), op_id
+        )
+
+    # -- what ends a doubt --------------------------------------------------------------------------------------------
+
+    def observe(
+        self, actor: Actor, action_id: bytes, evidence: Observation | Drain, *, op_id: bytes | None = None
+    ) -> ActionView:
+        """Record evidence, which decides nothing by itself."""
+        return self._asked(
+            action_id, lambda now: Observe(actor=actor, now=now, action_id=action_id, evidence=evidence), op_id
+        )
+
+    def reconcile_success(
+        self,
+        actor: Actor,
+        action_id: bytes,
+        evidence: Receipt | FenceAnswer | Observation,
+        *,
+        op_id: bytes | None = None,
+    ) -> ActionView:
+        """Decide, by evidence and not as the executor, that it happened."""
+        return self._asked(
+            action_id, lambda now: Success(actor=actor, now=now, action_id=action_id, evidence=evidence), op_id
+        )
+
+    def reconcile_not_executed(
+        self,
+        actor: Actor,
+        action_id: bytes,
+        *,
+        fence: FenceAnswer | None = None,
+        people: frozenset[str] = frozenset(),
+        op_id: bytes | None = None,
+    ) -> ActionView:
+        """Decide that it did not happen and cannot any more: by a fence, or a drain and the look after it."""
+        return self._asked(
+            action_id,
+            lambda now: NotExecuted(actor=actor, now=now, action_id=action_id, fence=fence, people=people),
+            op_id,
+        )
+
+    def write_off(
+        self,
+        actor: Actor,
+        action_id: bytes,
+        *,
+        nobody_can_observe: bool,
+        people: frozenset[str],
+        op_id: bytes | None = None,
+    ) -> ActionView:
+        """Give up finding out, for good: nothing ever follows it. Takes two people."""
+        return self._asked(
+            action_id,
+            lambda now: WriteOff(
+                actor=actor, now=now, action_id=action_id, nobody_can_observe=nobody_can_observe, people=people
+            ),
+            op_id,
+        )
+
+    def close_unprepared(
+        self, actor: Actor, action_id: bytes, *, fence: FenceAnswer | None = None, op_id: bytes | None = None
+    ) -> ActionView:
+        """Close what was never prepared. Without a witness it needs the receiver's fence."""
+        return self._asked(
+            action_id, lambda now: CloseUnprepared(actor=actor, now=now, action_id=action_id, fence=fence), op_id
+        )
+
+    # -- what is on record --------------------------------------------------------------------------------------------
+
+    def inspect(self, key: str) -> list[ActionView]:
+        """Return all members of a key, oldest first; the last one is the one that counts."""
+        return [view_of(one.action) for one in self._store.reader().effects.members(key)]
+
+    def get(self, action_id: bytes) -> ActionView:
+        """Return one member. Refused("unknown_action")."""
+        found = self._store.reader().effects.action(action_id)
+        if found is None:
+            raise Refused(f"there is no action {action_id.hex()}", code="unknown_action")
+        return view_of(found.action)
+
+    def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
+        """Return open actions, oldest first, `limit` at a time; `states`: only those in one of them."""
+        wanted = states or tuple(state for state in ActionState if state not in CLOSED)
+        reader = self._store.reader().effects
+        last = None if after is None else reader.action(after.action_id)
+        after_row_id = -1 if last is None else last.row_id
+        return [view_of(one.action) for one in reader.in_states(wanted, after_row_id=after_row_id, limit=limit)]
+
+    def request(self, action_id: bytes) -> bytes:
+        """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
+        view = self.get(action_id)
+        body = self._store.reader().effects.request(action_id)
+        if body is None:
+            raise Refused(f"action {action_id.hex()} was rebuilt from a receipt: its bytes are lost", code="no_request")
+        if sha256(body).digest() != view.request_sha256:
+            raise Tampered(f"the stored bytes of action {action_id.hex()} are not those of its digest", code="corrupt")
+        return body
+
+    def status(self) -> LedgerView:
+        """Return where the ledger stands, and what nothing guards against."""
+        reading = self._store.transact(
+            self._entropy.uuid7(),
+            lambda tx: self._engine.standing(tx, read_time(tx.effects.time_mark(), self._time.sample())),
+        )
+        return LedgerView(
+            ledger_id=reading.ledger_id,
+            state=reading.state,
+            epoch=reading.epoch,
+            witness=reading.witness,
+            counts=self._store.reader().effects.counts(),
+            not_protected=(UNWITNESSED,) if reading.witness is WitnessPolicy.NONE else (),
+        )
+
+    def close(self) -> None:
+        """Close the ledger; a second call does nothing."""
+        self._store.close()
+
+    def __enter__(self) -> EffectLedger:
+        """Return the ledger."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _asked(self, action_id: bytes, ask: Ask, op_id: bytes | None, *, request: bytes = b"") -> ActionView:
+        return self._told(self._engine.ask(action_id, ask, op_id=op_id, request=request))
+
+    def _told(self, answer: Answer) -> ActionView:
+        """Return what a transition left, once it may be told."""
+        row = answer.rows[-1]
+        leaf = (
+            answer.leaf_index if answer.accepted else self._store.reader().effects.last_record_id(row.action_id) >> 16
+        )
+        if (answer.cosign_first or _waits(row)) and not self._witnessing.covers(leaf):
+            raise Pending(
+                f"action {row.action_id.hex()} is {row.state}, and the witness has not seen that yet",
+                code="not_witnessed",
+                hint="the same call with the same op_id tells when it has",
+            )
+        return view_of(row)
+
+    def _covered(self, action_id: bytes) -> bool:
+        """Return whether the witness has seen the last transition of an action."""
+        last = self._store.reader().effects.last_record_id(action_id)
+        return last >= 0 and self._witnessing.covers(last >> 16)
+
+    def _member(self, tx: Tx, action_id: bytes) -> Action:
+        key = tx.effects.key_of(action_id)
+        found = [one for one in tx.effects.members(key or "") if one.action_id == action_id]
+        if not found:
+            raise Refused(f"there is no action {action_id.hex()}", code="unknown_action")
+        return found[0]
+
+
+def _waits(row: Action) -> bool:
+    """Return whether a row is one that nobody is told of before the witness has seen it."""
+    return row.revoked or row.state is ActionState.NOT_EXECUTED
+
+
+_INIT = "`arl init` gives a store authority, once, by people's decision"

@@ -1,0 +1,41 @@
+"""The contracts between the layers: of the store and its rows here, those of the effect ledger in `ports.effects`."""
+
+from agent_run_ledger.ports.store import (
+    Clock,
+    Entropy,
+    Event,
+    Head,
+    InFlight,
+    KeptRecord,
+    Observer,
+    Reader,
+    RecordKey,
+    RunInFlight,
+    RunLock,
+    RunRow,
+    RunStanding,
+    Store,
+    StoredRecord,
+    Tx,
+    UsageRow,
+)
+
+__all__ = [
+    "Clock",
+    "Entropy",
+    "Event",
+    "Head",
+    "InFlight",
+    "KeptRecord",
+    "Observer",
+    "Reader",
+    "RecordKey",
+    "RunInFlight",
+    "RunLock",
+    "RunRow",
+    "RunStanding",
+    "Store",
+    "StoredRecord",
+    "Tx",
+    "UsageRow",
+]

@@ -1,0 +1,161 @@
+"""What the effect half needs from the store, from the clocks and from a witness, in prose with "must"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from agent_run_ledger.kernel.effects.action import Action, Now
+from agent_run_ledger.kernel.effects.reading import Sample
+from agent_run_ledger.kernel.effects.record import Transition
+from agent_run_ledger.kernel.effects.states import ActionState, WitnessPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAction:
+    """A member of a key as it stands, with its place in the store and when it came and changed (Unix milliseconds)."""
+
+    row_id: int
+    action: Action
+    proposed_at_ms: int
+    changed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTransition:
+    """The record of one transition: `record_id` = leaf index << 16 | position in the leaf's list of changes.
+
+    `action_id` is that of the row that it belongs to, None where there is no such row.
+    """
+
+    record_id: int
+    action_id: bytes | None
+    salt: bytes
+    payload: bytes
+
+    @property
+    def leaf_index(self) -> int:
+        """Return the index of the leaf that holds this record's MAC."""
+        return self.record_id >> 16
+
+
+class EffectTx(Protocol):
+    """The rows of effects within one write transaction; what it writes lands with the transaction's one leaf."""
+
+    @property
+    def epoch(self) -> int:
+        """The ledger's epoch."""
+        ...
+
+    def time_mark(self) -> Sample | None:
+        """Return the latest time that was believed, None before the first."""
+        ...
+
+    def put_time_mark(self, mark: Sample) -> None:
+        """Keep a time that was believed."""
+        ...
+
+    def members(self, action_key: str) -> tuple[Action, ...]:
+        """Return all members of a key in the order in which they were made."""
+        ...
+
+    def key_of(self, action_id: bytes) -> str | None:
+        """Return the key that an action is a member of, None for no action."""
+        ...
+
+    def landed(self, op_id: bytes) -> str | None:
+        """Return the key of the action that an operation in the log was about, "" for one about none.
+
+        None for an operation that is not in the log.
+        """
+        ...
+
+    def write(self, before: Action | None, transition: Transition, *, now: Now, salt: bytes, request: bytes) -> int:
+        """Write one row as a transition left it, its record and its change in the leaf, and return the record id.
+
+        `before` is the row as `members` gave it, None for a new one, whose `request` are the bytes it sends, empty for
+        one that was rebuilt. The row must be written by a statement that is conditional on all that its event needs
+        (state, claim, worker, executor, digest, epoch, not revoked, window or permit at `now`); where it finds no row
+        it must raise Tampered("rules_disagree") and nothing may land.
+        """
+        ...
+
+
+class EffectReader(Protocol):
+    """Reads of effects outside a write transaction; each call sees one consistent state."""
+
+    def members(self, action_key: str) -> list[StoredAction]:
+        """Return all members of a key in the order in which they were made."""
+        ...
+
+    def action(self, action_id: bytes) -> StoredAction | None:
+        """Return one member, None for no action."""
+        ...
+
+    def in_states(self, states: Sequence[ActionState], *, after_row_id: int, limit: int) -> list[StoredAction]:
+        """Return the members in these states with row ids above `after_row_id`, oldest first, by an index."""
+        ...
+
+    def keys(self) -> Iterator[str]:
+        """Yield every key, sorted, in bounded memory."""
+        ...
+
+    def counts(self) -> Mapping[ActionState, int]:
+        """Return how many members are in each state that some member is in."""
+        ...
+
+    def request(self, action_id: bytes) -> bytes | None:
+        """Return the exact bytes that an action sends; None where there are none."""
+        ...
+
+    def transitions(self, action_id: bytes) -> list[StoredTransition]:
+        """Return the records of one member, in the order recorded."""
+        ...
+
+    def last_record_id(self, action_id: bytes) -> int:
+        """Return the record id of a member's latest transition, -1 without one."""
+        ...
+
+    def leaf_transitions(self, *, first: int, stop: int) -> Iterator[StoredTransition]:
+        """Yield the records of leaves first ≤ index < stop in order, in bounded memory."""
+        ...
+
+    def count_transitions(self) -> int:
+        """Return how many records of transitions there are."""
+        ...
+
+
+class TimeSource(Protocol):
+    """Where the effect ledger's time comes from: the machine's, or the integer ticks of an exercise."""
+
+    def sample(self) -> Sample:
+        """Return one look at the clocks. Called inside of the write transaction, after the locks."""
+        ...
+
+
+class Seen(StrEnum):
+    """What a witness says to a log's head. SILENT: no answer. AHEAD, FORKED: this is not the log that it knows."""
+
+    CURRENT = "current"
+    SILENT = "silent"
+    AHEAD = "ahead"
+    FORKED = "forked"
+
+
+class Witness(Protocol):
+    """A memory of the log's heads outside of the database and of who administers it.
+
+    - It must remember the largest head that it was shown, and say CURRENT only for one that extends it.
+    - After CURRENT no smaller head, and none that does not extend this one, may be CURRENT again.
+    """
+
+    @property
+    def policy(self) -> WitnessPolicy:
+        """Which kind of witness it is."""
+        ...
+
+    def extend(self, size: int, root: bytes) -> Seen:
+        """Show it a head: how many leaves, and the 32-byte root of their tree. Never called inside a transaction."""
+        ...

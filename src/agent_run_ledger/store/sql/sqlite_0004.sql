@@ -1,0 +1,152 @@
+-- Version 4: effects. Actions, their approvals, their requests, and the records of what became of them.
+-- Hashed history: later changes are further migrations, never edits of this file.
+
+-- One row per member of a key. What no statement asks for is in `more`, compact JSON (docs/formats/effect.md).
+CREATE TABLE actions (
+    action_row_id      INTEGER PRIMARY KEY,
+    action_id          BLOB    NOT NULL UNIQUE CHECK (length(action_id) = 16),
+    action_key         TEXT    NOT NULL,
+    state              TEXT    NOT NULL CHECK (state IN
+        ('proposed', 'available', 'claimed', 'prepared', 'unresolved', 'succeeded', 'superseded', 'rejected',
+         'expired', 'revoked', 'not_executed', 'written_off')),
+    epoch              INTEGER NOT NULL CHECK (epoch >= 0),
+    floor              INTEGER NOT NULL CHECK (floor >= 0),
+    generation         INTEGER CHECK (generation > floor),
+    requester          TEXT    NOT NULL,
+    executor           TEXT    NOT NULL,
+    audience           TEXT    NOT NULL,
+    target_class       TEXT    NOT NULL CHECK (target_class IN ('n', 'v', 'i', 'f_minus', 'f')),
+    request_sha256     BLOB    NOT NULL CHECK (length(request_sha256) = 32),
+    not_before_ms      INTEGER NOT NULL,
+    dispatch_before_ms INTEGER NOT NULL CHECK (dispatch_before_ms > not_before_ms),
+    approvals_needed   INTEGER NOT NULL CHECK (approvals_needed >= 1),
+    revoked            INTEGER NOT NULL CHECK (revoked IN (0, 1)),
+    claim_id           BLOB,
+    claim_key          BLOB,
+    worker             TEXT,
+    claimed_ms         INTEGER,
+    prepare_leaf       INTEGER NOT NULL CHECK (prepare_leaf IN (0, 1)),
+    opening            BLOB,
+    prepared_ms        INTEGER,
+    permit_expires_ms  INTEGER CHECK (permit_expires_ms <= dispatch_before_ms),
+    handed_out         INTEGER NOT NULL CHECK (handed_out IN (0, 1)),
+    in_doubt_since_ms  INTEGER,
+    rebuilt            INTEGER NOT NULL CHECK (rebuilt IN (0, 1)),
+    more               BLOB    NOT NULL,
+    proposed_at_ms     INTEGER NOT NULL,
+    changed_at_ms      INTEGER NOT NULL,
+    CHECK (state NOT IN ('claimed', 'prepared') OR generation IS NOT NULL),
+    CHECK (generation IS NULL OR rebuilt = 1 OR (claim_id IS NOT NULL AND claim_key IS NOT NULL
+        AND worker IS NOT NULL AND claimed_ms IS NOT NULL)),
+    CHECK (state <> 'prepared' OR prepare_leaf = 1),
+    CHECK (prepare_leaf = 0 OR (opening IS NOT NULL AND prepared_ms IS NOT NULL AND permit_expires_ms IS NOT NULL)),
+    CHECK (handed_out = 0 OR prepare_leaf = 1),
+    CHECK (state <> 'unresolved' OR in_doubt_since_ms IS NOT NULL),
+    CHECK (state <> 'revoked' OR revoked = 1)
+);
+
+-- One claim per key and generation, and one open member per key.
+CREATE UNIQUE INDEX actions_generation ON actions (action_key, generation) WHERE generation IS NOT NULL;
+
+CREATE UNIQUE INDEX actions_open ON actions (action_key)
+    WHERE state IN ('proposed', 'available', 'claimed', 'prepared', 'unresolved');
+
+CREATE INDEX actions_members ON actions (action_key, action_row_id);
+
+CREATE INDEX actions_inbox ON actions (state, action_row_id);
+
+CREATE TABLE approvals (
+    approval_row_id  INTEGER PRIMARY KEY,
+    approval_id      BLOB    NOT NULL UNIQUE,
+    action_row_id    INTEGER NOT NULL REFERENCES actions (action_row_id),
+    principal        TEXT    NOT NULL,
+    epoch            INTEGER NOT NULL CHECK (epoch >= 0),
+    nonce            BLOB    NOT NULL,
+    statement_sha256 BLOB    NOT NULL CHECK (length(statement_sha256) = 32),
+    UNIQUE (action_row_id, principal)
+);
+
+-- The exact bytes that an action sends. A member that was rebuilt from a receipt has none.
+CREATE TABLE requests (
+    action_row_id INTEGER PRIMARY KEY REFERENCES actions (action_row_id),
+    body          BLOB NOT NULL
+);
+
+-- One row per change of an action: record_id = leaf_index << 16 | position of the change in the leaf.
+CREATE TABLE action_records (
+    record_id     INTEGER PRIMARY KEY,
+    action_row_id INTEGER NOT NULL REFERENCES actions (action_row_id),
+    salt          BLOB    NOT NULL CHECK (length(salt) = 32),
+    payload       BLOB    NOT NULL
+);
+
+CREATE INDEX action_records_of ON action_records (action_row_id, record_id);
+
+-- The latest time that was believed: below it the clock is not trusted.
+CREATE TABLE effect_time (
+    id        INTEGER PRIMARY KEY CHECK (id = 1),
+    wall_ms   INTEGER NOT NULL,
+    uptime_ms INTEGER NOT NULL,
+    boot      TEXT    NOT NULL
+);
+
+-- The arrows of the state table (kernel/effects/states.py); an admission has none here.
+CREATE TRIGGER actions_arrows BEFORE UPDATE ON actions
+WHEN NEW.state <> OLD.state AND OLD.state || '>' || NEW.state NOT IN (
+    'proposed>superseded', 'proposed>rejected', 'proposed>available', 'proposed>revoked', 'proposed>expired',
+    'available>claimed', 'available>revoked', 'available>expired',
+    'claimed>prepared', 'claimed>not_executed', 'claimed>unresolved',
+    'prepared>succeeded', 'prepared>superseded', 'prepared>not_executed', 'prepared>unresolved',
+    'unresolved>not_executed', 'unresolved>succeeded', 'unresolved>superseded', 'unresolved>written_off',
+    'not_executed>superseded', 'expired>superseded', 'rejected>superseded', 'revoked>superseded')
+BEGIN SELECT RAISE(ABORT, 'no arrow leads there'); END;
+
+CREATE TRIGGER actions_begin BEFORE INSERT ON actions
+WHEN NOT (NEW.state IN ('proposed', 'unresolved') AND NEW.rebuilt = 0 AND NEW.generation IS NULL
+    AND NEW.handed_out = 0 AND NEW.prepare_leaf = 0 AND NEW.revoked = 0
+    OR NEW.state = 'succeeded' AND NEW.rebuilt = 1 AND NEW.generation IS NOT NULL)
+BEGIN SELECT RAISE(ABORT, 'no action begins there'); END;
+
+-- What a person signed stays; a claim, a preparation, a hand-out and a revocation do not go away.
+CREATE TRIGGER actions_lasting BEFORE UPDATE ON actions
+WHEN NEW.action_row_id IS NOT OLD.action_row_id OR NEW.action_id IS NOT OLD.action_id
+    OR NEW.action_key IS NOT OLD.action_key OR NEW.epoch IS NOT OLD.epoch OR NEW.floor IS NOT OLD.floor
+    OR NEW.requester IS NOT OLD.requester OR NEW.executor IS NOT OLD.executor OR NEW.audience IS NOT OLD.audience
+    OR NEW.target_class IS NOT OLD.target_class OR NEW.request_sha256 IS NOT OLD.request_sha256
+    OR NEW.not_before_ms IS NOT OLD.not_before_ms OR NEW.dispatch_before_ms IS NOT OLD.dispatch_before_ms
+    OR NEW.approvals_needed IS NOT OLD.approvals_needed OR NEW.proposed_at_ms IS NOT OLD.proposed_at_ms
+    OR NEW.rebuilt IS NOT OLD.rebuilt OR NEW.revoked < OLD.revoked OR NEW.handed_out < OLD.handed_out
+    OR NEW.prepare_leaf < OLD.prepare_leaf
+    OR (OLD.claim_id IS NOT NULL AND (NEW.claim_id IS NOT OLD.claim_id OR NEW.claim_key IS NOT OLD.claim_key
+        OR NEW.worker IS NOT OLD.worker OR NEW.claimed_ms IS NOT OLD.claimed_ms))
+    OR (OLD.prepare_leaf = 1 AND (NEW.opening IS NOT OLD.opening OR NEW.prepared_ms IS NOT OLD.prepared_ms
+        OR NEW.permit_expires_ms IS NOT OLD.permit_expires_ms))
+    OR (OLD.generation IS NOT NULL AND NEW.generation IS NOT OLD.generation
+        AND NOT (NEW.generation IS NULL AND NEW.state = 'superseded'))
+BEGIN SELECT RAISE(ABORT, 'this of an action does not change'); END;
+
+CREATE TRIGGER actions_approved BEFORE UPDATE ON actions
+WHEN NEW.state IN ('available', 'claimed') AND OLD.state <> NEW.state AND NEW.approvals_needed > (
+    SELECT count(*) FROM approvals WHERE action_row_id = NEW.action_row_id AND epoch = NEW.epoch)
+BEGIN SELECT RAISE(ABORT, 'too few approvals'); END;
+
+CREATE TRIGGER actions_no_delete BEFORE DELETE ON actions
+BEGIN SELECT RAISE(ABORT, 'actions are history'); END;
+
+CREATE TRIGGER approvals_no_update BEFORE UPDATE ON approvals
+BEGIN SELECT RAISE(ABORT, 'approvals are history'); END;
+
+CREATE TRIGGER approvals_no_delete BEFORE DELETE ON approvals
+BEGIN SELECT RAISE(ABORT, 'approvals are history'); END;
+
+CREATE TRIGGER requests_no_update BEFORE UPDATE ON requests
+BEGIN SELECT RAISE(ABORT, 'a request is what was approved'); END;
+
+CREATE TRIGGER requests_no_delete BEFORE DELETE ON requests
+BEGIN SELECT RAISE(ABORT, 'a request is what was approved'); END;
+
+CREATE TRIGGER action_records_no_update BEFORE UPDATE ON action_records
+BEGIN SELECT RAISE(ABORT, 'records are history'); END;
+
+CREATE TRIGGER action_records_no_delete BEFORE DELETE ON action_records
+BEGIN SELECT RAISE(ABORT, 'records are history'); END;

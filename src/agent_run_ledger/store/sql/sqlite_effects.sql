@@ -1,0 +1,102 @@
+-- Every statement that the SQLite store runs for effects. Comments inside a statement are part of it; this text is not.
+
+-- name: select_members
+SELECT action_id, action_key, state, epoch, floor, generation, requester, executor, audience, target_class,
+    request_sha256, not_before_ms, dispatch_before_ms, approvals_needed, revoked, claim_id, claim_key, worker,
+    claimed_ms, prepare_leaf, opening, prepared_ms, permit_expires_ms, handed_out, in_doubt_since_ms, rebuilt, more,
+    action_row_id, proposed_at_ms, changed_at_ms
+FROM actions WHERE action_key = ? ORDER BY action_row_id;
+
+-- name: select_action
+SELECT action_id, action_key, state, epoch, floor, generation, requester, executor, audience, target_class,
+    request_sha256, not_before_ms, dispatch_before_ms, approvals_needed, revoked, claim_id, claim_key, worker,
+    claimed_ms, prepare_leaf, opening, prepared_ms, permit_expires_ms, handed_out, in_doubt_since_ms, rebuilt, more,
+    action_row_id, proposed_at_ms, changed_at_ms
+FROM actions WHERE action_id = ?;
+
+-- name: select_actions_in_state
+SELECT action_id, action_key, state, epoch, floor, generation, requester, executor, audience, target_class,
+    request_sha256, not_before_ms, dispatch_before_ms, approvals_needed, revoked, claim_id, claim_key, worker,
+    claimed_ms, prepare_leaf, opening, prepared_ms, permit_expires_ms, handed_out, in_doubt_since_ms, rebuilt, more,
+    action_row_id, proposed_at_ms, changed_at_ms
+FROM actions WHERE state = ? AND action_row_id > ? ORDER BY action_row_id LIMIT ?;
+
+-- name: select_key_of
+SELECT action_key FROM actions WHERE action_id = ?;
+
+-- name: select_keys_after
+SELECT DISTINCT action_key FROM actions WHERE action_key > ? ORDER BY action_key LIMIT ?;
+
+-- name: count_actions
+SELECT state, count(*) FROM actions GROUP BY state ORDER BY state;
+
+-- name: select_approvals
+SELECT approval_id, principal, epoch, nonce, statement_sha256 FROM approvals WHERE action_row_id = ?
+ORDER BY approval_row_id;
+
+-- name: insert_approval
+INSERT INTO approvals (approval_id, action_row_id, principal, epoch, nonce, statement_sha256)
+VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: insert_action
+INSERT INTO actions (action_id, action_key, state, epoch, floor, generation, requester, executor, audience,
+    target_class, request_sha256, not_before_ms, dispatch_before_ms, approvals_needed, revoked, claim_id, claim_key,
+    worker, claimed_ms, prepare_leaf, opening, prepared_ms, permit_expires_ms, handed_out, in_doubt_since_ms, rebuilt,
+    more, proposed_at_ms, changed_at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: claim_action
+UPDATE actions SET state = 'claimed', generation = ?, claim_id = ?, claim_key = ?, worker = ?, claimed_ms = ?,
+    changed_at_ms = ?
+WHERE action_id = ? AND state = 'available' AND revoked = 0 AND request_sha256 = ? AND executor = ? AND epoch = ?
+    AND not_before_ms <= ? AND dispatch_before_ms > ?;
+
+-- name: prepare_action
+UPDATE actions SET state = 'prepared', prepare_leaf = 1, opening = ?, prepared_ms = ?, permit_expires_ms = ?,
+    changed_at_ms = ?
+WHERE action_id = ? AND state = 'claimed' AND revoked = 0 AND claim_id = ? AND worker = ? AND epoch = ?
+    AND not_before_ms <= ? AND dispatch_before_ms > ?;
+
+-- name: hand_out_action
+UPDATE actions SET handed_out = 1, changed_at_ms = ?
+WHERE action_id = ? AND state = 'prepared' AND handed_out = 0 AND revoked = 0 AND claim_id = ? AND worker = ?
+    AND opening = ? AND epoch = ? AND permit_expires_ms > ?;
+
+-- name: update_action
+UPDATE actions SET state = ?, generation = ?, revoked = ?, in_doubt_since_ms = ?, more = ?, changed_at_ms = ?
+WHERE action_id = ? AND state = ? AND generation IS ? AND revoked = ? AND handed_out = ?;
+
+-- name: select_operation
+SELECT coalesce((SELECT action_key FROM actions JOIN action_records USING (action_row_id)
+    WHERE record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16 LIMIT 1), '')
+FROM events WHERE op_id = ?;
+
+-- name: insert_request
+INSERT INTO requests (action_row_id, body) VALUES (?, ?);
+
+-- name: select_request
+SELECT body FROM requests JOIN actions USING (action_row_id) WHERE action_id = ?;
+
+-- name: insert_action_record
+INSERT INTO action_records (record_id, action_row_id, salt, payload) VALUES (?, ?, ?, ?);
+
+-- name: select_action_records
+SELECT record_id, action_id, salt, payload FROM action_records JOIN actions USING (action_row_id)
+WHERE action_records.action_row_id = (SELECT action_row_id FROM actions WHERE action_id = ?) ORDER BY record_id;
+
+-- name: select_action_records_between
+SELECT record_id, action_id, salt, payload FROM action_records LEFT JOIN actions USING (action_row_id)
+WHERE record_id >= ? AND record_id < ? ORDER BY record_id;
+
+-- name: count_action_records
+SELECT count(*) FROM action_records;
+
+-- name: select_last_record
+SELECT max(record_id) FROM action_records
+WHERE action_row_id = (SELECT action_row_id FROM actions WHERE action_id = ?);
+
+-- name: select_effect_time
+SELECT wall_ms, uptime_ms, boot FROM effect_time;
+
+-- name: put_effect_time
+INSERT OR REPLACE INTO effect_time (id, wall_ms, uptime_ms, boot) VALUES (1, ?, ?, ?);

@@ -1,0 +1,166 @@
+"""Rows of actions as the values of the rules, in both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from agent_run_ledger.errors import Tampered
+from agent_run_ledger.kernel.effects.action import Action, Approval, Terms
+from agent_run_ledger.kernel.effects.evidence import Drain, Observation
+from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
+from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
+from agent_run_ledger.ports.effects import StoredAction
+from agent_run_ledger.store.sqlite_driver import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class More:
+    """What a row keeps in `more`: the parts of an action that no statement asks for."""
+
+    policy_sha256: bytes
+    display_sha256: bytes
+    checks_expiry: bool
+    preconditions: tuple[tuple[str, str], ...]
+    replaces: bytes | None
+    drain: Drain | None
+    observation: Observation | None
+    fenced_mark: int | None
+    evidence: tuple[bytes, ...]
+    demoted_epoch: int | None
+
+
+def more_of(action: Action) -> bytes:
+    """Return `more` of a row, as compact JSON with sorted keys."""
+    terms = action.terms
+    more = More(
+        policy_sha256=terms.policy_sha256,
+        display_sha256=terms.display_sha256,
+        checks_expiry=terms.checks_expiry,
+        preconditions=terms.preconditions,
+        replaces=action.replaces,
+        drain=action.drain,
+        observation=action.observation,
+        fenced_mark=action.fenced_mark,
+        evidence=action.evidence,
+        demoted_epoch=action.demoted_epoch,
+    )
+    return orjson.dumps(to_plain(more), option=orjson.OPT_SORT_KEYS)
+
+
+def row_of_action(action: Action, now_ms: int) -> Row:
+    """Return the bindings of `insert_action`; `now_ms` is when it came and changed."""
+    terms = action.terms
+    return (
+        action.action_id,
+        action.action_key,
+        action.state.value,
+        action.epoch,
+        action.floor,
+        action.generation,
+        action.requester,
+        terms.executor,
+        terms.audience,
+        terms.target_class.value,
+        terms.request_sha256,
+        terms.not_before_ms,
+        terms.dispatch_before_ms,
+        terms.approvals_needed,
+        int(action.revoked),
+        action.claim_id,
+        action.claim_key,
+        action.worker,
+        action.claimed_ms,
+        int(action.prepare_leaf),
+        action.opening,
+        action.prepared_ms,
+        action.permit_expires_ms,
+        int(action.handed_out),
+        action.in_doubt_since_ms,
+        int(action.rebuilt),
+        more_of(action),
+        now_ms,
+        now_ms,
+    )
+
+
+def action_from(row: Row, approvals: list[Row]) -> StoredAction:
+    """Return a member of the columns that `select_members` names and those of `select_approvals`.
+
+    Tampered("corrupt") where a column holds what it never held.
+    """
+    try:
+        return _action_from(row, approvals)
+    except (ValueError, TypeError, KeyError) as error:
+        raise Tampered(f"a row of an action is not as it was written: {error}", code="corrupt") from error
+
+
+def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
+    more: More = from_plain(More, orjson.loads(row[26]))
+    if not all(type(row[at]) is int for at in (3, 4, 11, 12, 13, 14, 19, 23, 25, 27, 28, 29)):
+        raise ValueError("a number is none")
+    terms = Terms(
+        request_sha256=row[10],
+        executor=row[7],
+        audience=row[8],
+        target_class=TargetClass(row[9]),
+        not_before_ms=row[11],
+        dispatch_before_ms=row[12],
+        policy_sha256=more.policy_sha256,
+        display_sha256=more.display_sha256,
+        approvals_needed=row[13],
+        checks_expiry=more.checks_expiry,
+        preconditions=more.preconditions,
+    )
+    action = Action(
+        action_key=row[1],
+        action_id=row[0],
+        epoch=row[3],
+        floor=row[4],
+        state=ActionState(row[2]),
+        requester=row[6],
+        terms=terms,
+        generation=row[5],
+        approvals=tuple(_approval_from(one) for one in approvals),
+        revoked=bool(row[14]),
+        claim_id=row[15],
+        claim_key=row[16],
+        worker=row[17],
+        claimed_ms=row[18],
+        prepare_leaf=bool(row[19]),
+        opening=row[20],
+        prepared_ms=row[21],
+        permit_expires_ms=row[22],
+        handed_out=bool(row[23]),
+        in_doubt_since_ms=row[24],
+        replaces=more.replaces,
+        drain=more.drain,
+        observation=more.observation,
+        fenced_mark=more.fenced_mark,
+        evidence=more.evidence,
+        demoted_epoch=more.demoted_epoch,
+        rebuilt=bool(row[25]),
+    )
+    return StoredAction(row_id=row[27], action=action, proposed_at_ms=row[28], changed_at_ms=row[29])
+
+
+def row_of_approval(approval: Approval, action_row_id: int) -> Row:
+    """Return the bindings of `insert_approval`."""
+    return (
+        approval.approval_id,
+        action_row_id,
+        approval.principal,
+        approval.epoch,
+        approval.nonce,
+        approval.statement_sha256,
+    )
+
+
+def _approval_from(row: Row) -> Approval:
+    values: Any = row
+    approval_id, principal, epoch, nonce, statement_sha256 = values
+    return Approval(
+        approval_id=approval_id, principal=principal, epoch=epoch, nonce=nonce, statement_sha256=statement_sha256
+    )

@@ -1,0 +1,144 @@
+"""The rows of effects within one write transaction on SQLite, as `ports.effects.EffectTx` wants them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered
+from agent_run_ledger.kernel.effects.action import Action, Approval, Now
+from agent_run_ledger.kernel.effects.reading import Sample
+from agent_run_ledger.kernel.effects.record import Transition, change_of, transition_bytes, transition_mac
+from agent_run_ledger.kernel.effects.states import Event
+from agent_run_ledger.ports.effects import StoredAction
+from agent_run_ledger.store.sqlite_driver import Row
+from agent_run_ledger.store.sqlite_effect_rows import action_from, more_of, row_of_action, row_of_approval
+from agent_run_ledger.store.statements import statements
+
+if TYPE_CHECKING:
+    from agent_run_ledger.store.sqlite_tx import SqliteTx
+
+EFFECTS_FILE = "sqlite_effects.sql"
+
+
+class SqliteEffects:
+    """See ports.effects.EffectTx."""
+
+    def __init__(self, tx: SqliteTx) -> None:
+        self._tx = tx
+        self._q = statements(EFFECTS_FILE)
+        self._row_ids: dict[bytes, int] = {}
+
+    @property
+    def epoch(self) -> int:
+        """See ports.effects.EffectTx.epoch."""
+        return self._tx.epoch
+
+    def time_mark(self) -> Sample | None:
+        """See ports.effects.EffectTx.time_mark."""
+        rows = self._tx.fetch(self._q["select_effect_time"], ())
+        return Sample(wall_ms=rows[0][0], uptime_ms=rows[0][1], boot=rows[0][2]) if rows else None
+
+    def put_time_mark(self, mark: Sample) -> None:
+        """See ports.effects.EffectTx.put_time_mark."""
+        self._tx.write(self._q["put_effect_time"], (mark.wall_ms, mark.uptime_ms, mark.boot))
+
+    def members(self, action_key: str) -> tuple[Action, ...]:
+        """See ports.effects.EffectTx.members."""
+        return tuple(self._stored(row).action for row in self._tx.fetch(self._q["select_members"], (action_key,)))
+
+    def key_of(self, action_id: bytes) -> str | None:
+        """See ports.effects.EffectTx.key_of."""
+        rows = self._tx.fetch(self._q["select_key_of"], (action_id,))
+        return rows[0][0] if rows else None
+
+    def landed(self, op_id: bytes) -> str | None:
+        """See ports.effects.EffectTx.landed."""
+        rows = self._tx.fetch(self._q["select_operation"], (op_id,))
+        return rows[0][0] if rows else None
+
+    def write(self, before: Action | None, transition: Transition, *, now: Now, salt: bytes, request: bytes) -> int:
+        """See ports.effects.EffectTx.write."""
+        row = transition.row
+        try:
+            if before is None:
+                self._insert(row, request)
+            else:
+                self._move(before, transition, now)
+        except Misuse as error:
+            if error.code != "constraint":
+                raise
+            raise self._disagree(transition, "the schema does not") from error
+        payload = transition_bytes(transition)
+        record_id = self._tx.next_record_id
+        self._tx.add_change(change_of(transition, transition_mac(salt, payload)))
+        bindings = (record_id, self._row_ids[row.action_id], salt, payload)
+        self._tx.write(self._q["insert_action_record"], bindings)
+        return record_id
+
+    def _insert(self, row: Action, request: bytes) -> None:
+        self._tx.write(self._q["insert_action"], row_of_action(row, self._tx.now_ms))
+        row_id = self._row_ids[row.action_id] = self._tx.last_row_id
+        if not row.rebuilt:
+            self._tx.write(self._q["insert_request"], (row_id, request))
+
+    def _move(self, before: Action, transition: Transition, now: Now) -> None:
+        row, row_id = transition.row, self._row_ids[before.action_id]
+        for approval in row.approvals[len(before.approvals) :]:
+            self._approve(approval, row_id)
+        name, bindings = self._statement(before, transition, now)
+        self._tx.write(self._q[name], bindings)
+        if self._tx.changed_rows != 1:
+            raise self._disagree(transition, "its row does not")
+
+    def _approve(self, approval: Approval, row_id: int) -> None:
+        try:
+            self._tx.write(self._q["insert_approval"], row_of_approval(approval, row_id))
+        except Misuse as error:
+            if error.code != "constraint":
+                raise
+            said = f"approval {approval.approval_id.hex()} was counted already"
+            raise self._tx.fail(Refused(said, code="approval_used", hint="an approval counts once")) from error
+
+    def _disagree(self, transition: Transition, who: str) -> LedgerError:
+        return self._tx.fail(
+            Tampered(
+                f"the rules let action {transition.row.action_id.hex()} {transition.command.event}, {who}",
+                code="rules_disagree",
+                hint="nothing was written; `arl verify` compares the rows with the log",
+            )
+        )
+
+    def _statement(self, before: Action, transition: Transition, now: Now) -> tuple[str, Row]:
+        """Return the conditional statement of an event, and what it is bound to."""
+        row, at_ms, epoch = transition.row, self._tx.now_ms, self._tx.epoch
+        terms, which = row.terms, row.action_id
+        event = transition.command.event
+        if event is Event.CLAIM:
+            claim: Row = (row.generation, row.claim_id, row.claim_key, row.worker, row.claimed_ms, at_ms, which)
+            window = (terms.request_sha256, terms.executor, epoch, now.earliest_ms, now.latest_ms)
+            return "claim_action", claim + window
+        if event is Event.PREPARE:
+            permit: Row = (row.opening, row.prepared_ms, row.permit_expires_ms, at_ms, which)
+            return "prepare_action", (*permit, row.claim_id, row.worker, epoch, now.earliest_ms, now.latest_ms)
+        if event is Event.HAND_OUT:
+            opening = transition.ledger.opening
+            return "hand_out_action", (at_ms, which, row.claim_id, row.worker, opening, epoch, now.latest_ms)
+        new: Row = (
+            row.state.value,
+            row.generation,
+            int(row.revoked),
+            row.in_doubt_since_ms,
+            more_of(row),
+            at_ms,
+            which,
+        )
+        return "update_action", (*new, before.state.value, before.generation, before.revoked, before.handed_out)
+
+    def _stored(self, row: Row) -> StoredAction:
+        approvals = self._tx.fetch(self._q["select_approvals"], (row[27],))
+        try:
+            stored = action_from(row, approvals)
+        except LedgerError as error:
+            raise self._tx.fail(error) from error
+        self._row_ids[stored.action.action_id] = stored.row_id
+        return stored
