@@ -114,6 +114,7 @@ def test_the_pragmas_are_set(tmp_path: Path, durability: str, journal: str, leve
         assert {name: connection.pragma(name) for name in wanted} == wanted
         assert connection.pragma("wal_autocheckpoint") == CHECKPOINT_PAGES
         assert connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, -1) == 1
+        assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
 
 
 @pytest.mark.parametrize(("durability", "journal", "level"), [("full", "wal", 2), ("extra", "delete", 3)])
