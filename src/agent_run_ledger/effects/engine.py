@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent_run_ledger.effects.refusals import error_of
+from agent_run_ledger.effects.asked import check_command, rows_on_record
+from agent_run_ledger.effects.refusals import error_of, unknown_action
 from agent_run_ledger.effects.witnessing import Witnessing
-from agent_run_ledger.errors import NotAdmitted, Refused
+from agent_run_ledger.errors import NotAdmitted, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
-from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose
+from agent_run_ledger.kernel.effects.commands import Command, HandOut
 from agent_run_ledger.kernel.effects.reading import Reading, read_time
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.record import SALT_BYTES
@@ -106,18 +107,26 @@ class Engine:
         return LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
 
     def _ask(self, key_of: Callable[[Tx], str], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+        check_command(ask(Now(0, 0)))
         operation = self.entropy.uuid7() if op_id is None else op_id
         reach("effect.before")
-        answer = self.store.transact(operation, lambda tx: self._decide(tx, key_of(tx), ask, op_id, request))
+        answer = self._transact(operation, lambda tx: self._decide(tx, key_of(tx), ask, op_id, request))
         reach("effect.after")
         return answer
+
+    def _transact(self, operation: bytes, fn: Callable[[Tx], Answer]) -> Answer:
+        """Run one transaction; where only the witness's silence forbids it, ask the witness and then once more."""
+        try:
+            return self.store.transact(operation, fn)
+        except Unavailable as error:
+            if error.code != f"ledger_{LedgerState.HELD}" or self.witnessing.look() is not LedgerState.OPEN:
+                raise
+            return self.store.transact(operation, fn)
 
     def _key_of(self, tx: Tx, action_id: bytes) -> str:
         key = tx.effects.key_of(action_id)
         if key is None:
-            raise Refused(
-                f"there is no action {action_id.hex()}", code="unknown_action", hint="`inspect` lists a key's"
-            )
+            raise unknown_action(action_id)
         return key
 
     def _decide(self, tx: Tx, action_key: str, ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
@@ -125,14 +134,13 @@ class Engine:
         ledger = self.standing(tx, reading)
         members = tx.effects.members(action_key)
         command = ask(reading.now)
-        if op_id is not None and (landed_at := tx.effects.landed(op_id)) is not None:
-            if landed_at != action_key:
-                raise Refused(f"operation {op_id.hex()} was another one", code="op_id_used", hint="draw a new op_id")
+        if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
+            rows = rows_on_record(op_id, records, members, command)
             if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
-                return _on_record(members, command, ledger)
+                return Answer(accepted=False, rows=rows, leaf_index=-1, ledger=ledger)
         decision = decide(ledger, members, command)
         if isinstance(decision, Rejected):
-            raise error_of(str(command.event), f"action {action_key!r}", decision)
+            raise error_of(command, action_key, decision)
         if isinstance(decision, Recorded):
             return Answer(
                 accepted=False,
@@ -170,10 +178,3 @@ class Engine:
             ledger=ledger,
             cosign_first=decision.cosign_first,
         )
-
-
-def _on_record(members: tuple[Action, ...], command: Command, ledger: Standing) -> Answer:
-    """Return the rows as they stand now for an operation that landed before: with what took their place by it."""
-    action_id = None if isinstance(command, Propose) else getattr(command, "action_id", None)
-    found = [member for member in members if action_id in (None, member.action_id, member.replaces)]
-    return Answer(accepted=False, rows=tuple(found), leaf_index=-1, ledger=ledger)

@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
 from agent_run_ledger.effects.intents import Intent, check_text
+from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.system_time import SystemTime
 from agent_run_ledger.effects.views import UNWITNESSED, ActionView, LedgerView, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
@@ -209,10 +210,11 @@ class EffectLedger:
         """Take an approved action for one worker: one process, and after a restart another one.
 
         `request_sha256`: of the bytes that the worker means to send. `claim_key` (16 bytes): the same one of the same
-        worker again returns the record, never a second grant. Refused for who comes second.
+        worker again returns the record, never a second grant; without one it is the `op_id`, if there is one.
+        Refused for who comes second.
         """
         check_text("a worker", worker)
-        key = self._entropy.token(KEY_BYTES) if claim_key is None else claim_key
+        key = (op_id or self._entropy.token(KEY_BYTES)) if claim_key is None else claim_key
         claim_id = self._entropy.uuid7()
         answer = self._engine.ask(
             action_id,
@@ -368,7 +370,7 @@ class EffectLedger:
         """Return one member. Refused("unknown_action")."""
         found = self._store.reader().effects.action(action_id)
         if found is None:
-            raise Refused(f"there is no action {action_id.hex()}", code="unknown_action")
+            raise unknown_action(action_id)
         return view_of(found.action)
 
     def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
@@ -444,7 +446,7 @@ class EffectLedger:
         key = tx.effects.key_of(action_id)
         found = [one for one in tx.effects.members(key or "") if one.action_id == action_id]
         if not found:
-            raise Refused(f"there is no action {action_id.hex()}", code="unknown_action")
+            raise unknown_action(action_id)
         return found[0]
 
 

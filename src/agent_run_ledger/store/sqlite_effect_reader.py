@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects.states import ActionState
 from agent_run_ledger.ports.effects import StoredAction, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Connection, Row
-from agent_run_ledger.store.sqlite_effect_rows import action_from
+from agent_run_ledger.store.sqlite_effect_rows import action_from, transition_row
 from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.statements import statements
@@ -29,9 +28,8 @@ class Locked(Protocol):
 class SqliteEffectReader:
     """See ports.effects.EffectReader."""
 
-    def __init__(self, locked: Locked, location: str) -> None:
+    def __init__(self, locked: Locked) -> None:
         self._locked = locked
-        self._location = location
         self._q = statements(EFFECTS_FILE)
 
     def members(self, action_key: str) -> list[StoredAction]:
@@ -71,7 +69,7 @@ class SqliteEffectReader:
 
     def transitions(self, action_id: bytes) -> list[StoredTransition]:
         """See ports.effects.EffectReader.transitions."""
-        return [self._transition(row) for row in self._fetch("select_action_records", (action_id,))]
+        return [transition_row(row) for row in self._fetch("select_action_records", (action_id,))]
 
     def last_record_id(self, action_id: bytes) -> int:
         """See ports.effects.EffectReader.last_record_id."""
@@ -83,7 +81,7 @@ class SqliteEffectReader:
         for begin in range(first, stop, _CHUNK_LEAVES):
             end = min(stop, begin + _CHUNK_LEAVES)
             for row in self._fetch("select_action_records_between", (begin << 16, end << 16)):
-                yield self._transition(row)
+                yield transition_row(row)
 
     def count_transitions(self) -> int:
         """See ports.effects.EffectReader.count_transitions."""
@@ -107,10 +105,3 @@ class SqliteEffectReader:
                 connection.execute(q["rollback"])
 
         return [action_from(row, approvals) for row, approvals in self._locked(read)]
-
-    def _transition(self, row: Row) -> StoredTransition:
-        values: Any = row
-        record_id, action_id, salt, payload = values
-        if not isinstance(salt, bytes) or not isinstance(payload, bytes):
-            raise Tampered(f"{self._location}: record {record_id} holds a value of another type", code="corrupt")
-        return StoredTransition(record_id=record_id, action_id=action_id, salt=salt, payload=payload)

@@ -12,7 +12,7 @@ from agent_run_ledger.kernel.effects.action import Action, Approval, Terms
 from agent_run_ledger.kernel.effects.evidence import Drain, Observation
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
-from agent_run_ledger.ports.effects import StoredAction
+from agent_run_ledger.ports.effects import StoredAction, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
 
 
@@ -144,6 +144,15 @@ def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
         rebuilt=bool(row[25]),
     )
     return StoredAction(row_id=row[27], action=action, proposed_at_ms=row[28], changed_at_ms=row[29])
+
+
+def transition_row(row: Row) -> StoredTransition:
+    """Return the record of a transition of its columns. Tampered("corrupt") where they hold other types."""
+    values: Any = row
+    record_id, action_id, salt, payload = values
+    if not isinstance(salt, bytes) or not isinstance(payload, bytes):
+        raise Tampered(f"the record {record_id} of a transition holds a value of another type", code="corrupt")
+    return StoredTransition(record_id=record_id, action_id=action_id, salt=salt, payload=payload)
 
 
 def row_of_approval(approval: Approval, action_row_id: int) -> Row:

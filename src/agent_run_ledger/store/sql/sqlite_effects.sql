@@ -62,14 +62,27 @@ UPDATE actions SET handed_out = 1, changed_at_ms = ?
 WHERE action_id = ? AND state = 'prepared' AND handed_out = 0 AND revoked = 0 AND claim_id = ? AND worker = ?
     AND opening = ? AND epoch = ? AND permit_expires_ms > ?;
 
+-- name: approve_action
+UPDATE actions SET state = ?, changed_at_ms = ?
+WHERE action_id = ? AND state = 'proposed' AND revoked = 0 AND epoch = ? AND dispatch_before_ms > ?;
+
+-- name: expire_action
+UPDATE actions SET state = 'expired', changed_at_ms = ?
+WHERE action_id = ? AND state IN ('proposed', 'available') AND dispatch_before_ms <= ?;
+
+-- name: close_unprepared_action
+UPDATE actions SET state = 'not_executed', more = ?, changed_at_ms = ?
+WHERE action_id = ? AND state IN ('claimed', 'unresolved') AND prepare_leaf = 0 AND handed_out = 0;
+
 -- name: update_action
 UPDATE actions SET state = ?, generation = ?, revoked = ?, in_doubt_since_ms = ?, more = ?, changed_at_ms = ?
 WHERE action_id = ? AND state = ? AND generation IS ? AND revoked = ? AND handed_out = ?;
 
 -- name: select_operation
-SELECT coalesce((SELECT action_key FROM actions JOIN action_records USING (action_row_id)
-    WHERE record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16 LIMIT 1), '')
-FROM events WHERE op_id = ?;
+SELECT record_id, action_id, salt, payload FROM events
+    LEFT JOIN action_records ON record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16
+    LEFT JOIN actions USING (action_row_id)
+WHERE op_id = ? ORDER BY record_id;
 
 -- name: insert_request
 INSERT INTO requests (action_row_id, body) VALUES (?, ?);
