@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agent_run_ledger.benchmark import dynamic, importing, large, processes, restore, sequential, verifying
+from agent_run_ledger.benchmark import dynamic, effects, importing, large, processes, restore, sequential, verifying
 from agent_run_ledger.benchmark.figures import Figure, Measured
 from agent_run_ledger.benchmark.plan import FULL, QUICK, Bench, Plan
 from agent_run_ledger.benchmark.report import Report, machine
@@ -22,6 +22,7 @@ MEASUREMENTS: Mapping[str, Callable[[Bench], Measured]] = {
     "processes": processes.measure,
     "restore": restore.measure,
     "dynamic": dynamic.measure,
+    "effects": effects.measure,
     "verify": verifying.measure,
     "import": importing.measure,
     "large": large.measure,
