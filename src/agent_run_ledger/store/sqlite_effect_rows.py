@@ -21,6 +21,9 @@ from agent_run_ledger.store.sqlite_driver import Row
 _APPROVAL: Final = 30
 """Where the columns of an approval begin; this one, its row id, is None where there is none."""
 _row_id = itemgetter(27)
+_integers = itemgetter(3, 4, 11, 12, 13, 14, 19, 23, 25, 27, 28, 29)
+_STATES: Final = {state.value: state for state in ActionState}
+_CLASSES: Final = {one.value: one for one in TargetClass}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +102,10 @@ def actions_from(rows: Sequence[Row]) -> list[StoredAction]:
     Tampered("corrupt") where a column holds what it never held.
     """
     try:
-        if len(rows) > 1:
-            rows = sorted(rows, key=_place)
-        return [_action_from(of_one[0], of_one) for of_one in (list(some) for _, some in groupby(rows, _row_id))]
+        if len(rows) == 1:
+            return [_action_from(rows[0], rows)]
+        each = [list(some) for _, some in groupby(sorted(rows, key=_place), _row_id)]
+        return [_action_from(of_one[0], of_one) for of_one in each]
     except (ValueError, TypeError, KeyError) as error:
         raise Tampered(f"a row of an action is not as it was written: {error}", code="corrupt") from error
 
@@ -110,15 +114,15 @@ def _place(row: Row) -> tuple[int, int]:
     return row[27], row[_APPROVAL] or 0
 
 
-def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
+def _action_from(row: Row, approvals: Sequence[Row]) -> StoredAction:
     more: More = from_plain(More, orjson.loads(row[26]))
-    if not all(type(row[at]) is int for at in (3, 4, 11, 12, 13, 14, 19, 23, 25, 27, 28, 29)):
+    if set(map(type, _integers(row))) != {int}:
         raise ValueError("a number is none")
     terms = Terms(
         request_sha256=row[10],
         executor=row[7],
         audience=row[8],
-        target_class=TargetClass(row[9]),
+        target_class=_CLASSES[row[9]],
         not_before_ms=row[11],
         dispatch_before_ms=row[12],
         policy_sha256=more.policy_sha256,
@@ -132,7 +136,7 @@ def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
         action_id=row[0],
         epoch=row[3],
         floor=row[4],
-        state=ActionState(row[2]),
+        state=_STATES[row[2]],
         requester=row[6],
         terms=terms,
         generation=row[5],
