@@ -210,7 +210,11 @@ def test_an_action_that_is_not_there_is_refused_by_its_id(kit: Kit, event: Event
 
 
 def test_reading_what_is_not_there_is_refused(kit: Kit) -> None:
-    for read in (kit.ledger.get, kit.ledger.request, lambda which: kit.ledger.statement(which, approver="b", nonce=b"")):
+    for read in (
+        kit.ledger.get,
+        kit.ledger.request,
+        lambda which: kit.ledger.statement(which, approver="b", nonce=b""),
+    ):
         error = kit.refused(lambda read=read: read(b"?" * 16))
         assert (type(error), error.code) == (Refused, "unknown_action")
     assert kit.ledger.inspect("nobody's") == []
