@@ -428,6 +428,21 @@ def test_what_a_record_could_not_hold_is_misuse(make: Callable[[Kit], Asked]) ->
         assert (error.exit_code, error.code) in {(2, "bad_argument"), (2, "bad_intent"), (2, "bad_op_id")}
 
 
+WORDS: list[tuple[str, str, Callable[[Kit], Asked]]] = [
+    ("a worker's doubt", "neighbours_claim", about(E.DOUBT, A.CLAIMED, actor=EXE, by="worker", worker="w2")),
+    ("an operator's doubt", "not_operator", about(E.DOUBT, A.CLAIMED, actor=EXE, by="operator")),
+    ("a clock's doubt", "too_early", about(E.DOUBT, A.CLAIMED, by="expiry")),
+    ("a timer", "no_timer", about(E.OBSERVE, A.PREPARED, evidence=lambda k, v: k.drain(v, "expiry"))),
+    ("an execution", "receiver_executed", fenced(E.NOT_EXECUTED, F, "executed")),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("code", "make"), [pytest.param(code, make, id=name) for name, code, make in WORDS])
+def test_a_word_in_the_place_of_an_enum_is_that_one(code: str, make: Callable[[Kit], Asked]) -> None:
+    with effects() as kit:
+        assert kit.refused(make(kit)).code == code
+
+
 def test_evidence_ids_of_the_smallest_and_the_largest_size_are_kept() -> None:
     with effects() as kit:
         view = kit.reach(A.UNRESOLVED)

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent_run_ledger import LedgerError, Misuse, Tampered, Uncertain
 from agent_run_ledger.effects import ActionView, Event, TargetClass
@@ -19,7 +19,11 @@ KEYS = st.sampled_from(["k1", "k2"])
 WORKERS = st.sampled_from(["w1", "w2"])
 BODIES = st.sampled_from([b"one", b"two"])
 TARGETS = st.sampled_from([TargetClass.N, TargetClass.I])
-WINDOW_MS, PERMIT_MS = 5_000, 1_000
+WINDOW_MS, PERMIT_MS = 9_000, 1_000
+LATER = st.sampled_from(
+    ["doubt", "drain", "look", "not_executed", "success", "write_off", "revoke", "restart", "hand_out"]
+)
+ENDS = st.sampled_from(["not_executed", "write_off", "success"])
 CLAIM_KEYS = {"w1": b"claim key of w1 .", "w2": b"claim key of w2 ."}
 
 
@@ -55,6 +59,11 @@ class EffectMachine(RuleBasedStateMachine):
     def _newest(self, key: str) -> ActionView | None:
         members = self.kit.ledger.inspect(key)
         return members[-1] if members else None
+
+    @initialize(receivers=st.tuples(TARGETS, TARGETS))
+    def begin(self, receivers: tuple[TargetClass, TargetClass]) -> None:
+        for key, receiver in zip(("k1", "k2"), receivers, strict=True):
+            self.propose(key, b"one", 1, receiver)
 
     @rule(key=KEYS, body=BODIES, needs=st.sampled_from([1, 2]), receiver=TARGETS)
     def propose(self, key: str, body: bytes, needs: int, receiver: TargetClass) -> None:
@@ -104,12 +113,31 @@ class EffectMachine(RuleBasedStateMachine):
     def hand_out(self, key: str, worker: str) -> None:
         self._both(E.HAND_OUT, key, self.reference.hand_out(key, worker), worker=worker)
 
-    @rule(key=KEYS, worker=WORKERS)
-    def work(self, key: str, worker: str) -> None:
-        self.approve(key, BOB)
-        self.approve(key, DAN)
-        self.claim(key, worker)
-        self.prepare(key, worker)
+    @rule(key=KEYS, receiver=TARGETS, worker=WORKERS, steps=st.integers(2, 5), then=st.lists(LATER, max_size=5))
+    def live(self, key: str, receiver: TargetClass, worker: str, steps: int, then: list[str]) -> None:
+        """Steps of a life in a row, as far as they are possible where the key stands, and what comes after them."""
+        self.replace(key, receiver, True)
+        whole = (lambda: self.approve(key, BOB), lambda: self.approve(key, DAN), lambda: self.claim(key, worker))
+        whole += (lambda: self.prepare(key, worker), lambda: self.hand_out(key, worker))
+        for step in whole[:steps]:
+            step()
+        for name in then:
+            if name == "doubt":
+                self.doubt(key, False)
+            elif name == "restart":
+                self.restart()
+            elif name == "hand_out":
+                self.hand_out(key, worker)
+            else:
+                getattr(self, name)(key)
+
+    @rule(key=KEYS, receiver=TARGETS, steps=st.integers(3, 5), in_order=st.booleans(), end=ENDS)
+    def settle(self, key: str, receiver: TargetClass, steps: int, in_order: bool, end: str) -> None:
+        """A life that ends in doubt: drain, look and decide; or the look first, which is no evidence."""
+        self.live(key, receiver, "w1", steps, ["doubt"])
+        for step in (self.drain, self.look) if in_order else (self.look, self.drain):
+            step(key)
+        getattr(self, end)(key)
 
     @rule(key=KEYS, by_clock=st.booleans())
     def doubt(self, key: str, by_clock: bool) -> None:
@@ -144,7 +172,7 @@ class EffectMachine(RuleBasedStateMachine):
         self.kit.reopen()
         self.reference.opening += 1
 
-    @rule(ms=st.sampled_from([1, 500, 999, 1_000, 1_500, 5_000, 5_500]))
+    @rule(ms=st.sampled_from([1, 499, 999, 1_000, 1_500, 8_999, 9_500]))
     def tick(self, ms: int) -> None:
         self.kit.ticks.tick(ms)
         self.reference.now_ms += ms
@@ -181,4 +209,4 @@ def _asked(ask: Callable[[], Any]) -> tuple[Any, str]:
 
 
 TestEffectMachine = EffectMachine.TestCase
-TestEffectMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+TestEffectMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None, derandomize=True)
