@@ -113,10 +113,12 @@ def test_an_id_belongs_to_one_action() -> None:
 def test_a_key_has_one_open_member(state: str) -> None:
     scratch = Scratch().bare()
     scratch.insert(**_columns(**{**PREPARED, "state": state, "in_doubt_since_ms": 1}))
-    with _raises("UNIQUE constraint failed: actions.action_key"):
+    scratch.insert(**_columns(action_id=b"another key 16 .", action_key="closed", state="rejected"))
+    scratch.guard()
+    with _raises("this key has an open member"):
         scratch.insert(**_columns(action_id=b"second member 16"))
-    scratch.insert(**_columns(action_id=b"second member 16", state="rejected"))
     scratch.insert(**_columns(action_id=b"third member 16.", action_key="another"))
+    scratch.insert(**_columns(action_id=b"fourth member 16", action_key="closed"))
 
 
 def test_a_generation_of_a_key_belongs_to_one_member() -> None:

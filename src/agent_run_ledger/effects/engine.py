@@ -10,7 +10,7 @@ from agent_run_ledger.effects.refusals import error_of, unknown_action
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.errors import NotAdmitted, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
-from agent_run_ledger.kernel.effects.commands import Command, HandOut
+from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose
 from agent_run_ledger.kernel.effects.reading import Reading, read_time
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.record import SALT_BYTES
@@ -46,6 +46,7 @@ class Answer:
     same_permit: bool = False
 
 
+Members = tuple[Action, ...]
 Ask = Callable[[Now], Command]
 """Builds the command; the time that is read after the locks takes the place of the one that it is given."""
 
@@ -75,7 +76,7 @@ class Engine:
 
     def ask(self, action_id: bytes, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
         """Decide about one action and write what follows. See `ask_of_key` for errors; Refused("unknown_action")."""
-        return self._ask(lambda tx: self._key_of(tx, action_id), ask, op_id, request)
+        return self._ask(lambda tx: self._members_of(tx, action_id), ask, op_id, request)
 
     def ask_of_key(self, action_key: str, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
         """Decide about a key and write what follows.
@@ -84,7 +85,7 @@ class Engine:
         Unavailable, NotAdmitted, Misuse: nothing changed (see `refusals`). Uncertain where the commit's outcome cannot
         be looked up. Tampered where rules and rows disagree.
         """
-        return self._ask(lambda _: action_key, ask, op_id, request)
+        return self._ask(lambda tx: tx.effects.members(action_key), ask, op_id, request)
 
     def standing(self, tx: Tx, reading: Reading) -> Standing:
         """Return where the ledger stands within a transaction."""
@@ -106,11 +107,11 @@ class Engine:
             return self.witnessing.state
         return LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
 
-    def _ask(self, key_of: Callable[[Tx], str], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+    def _ask(self, members_of: Callable[[Tx], Members], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
         asked = checked(ask(Now(0, 0)))
         operation = self.entropy.uuid7() if op_id is None else op_id
         reach("effect.before")
-        answer = self._transact(operation, lambda tx: self._decide(tx, key_of(tx), asked, op_id, request))
+        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, request))
         reach("effect.after")
         return answer
 
@@ -123,16 +124,15 @@ class Engine:
                 raise
             return self.store.transact(operation, fn)
 
-    def _key_of(self, tx: Tx, action_id: bytes) -> str:
-        key = tx.effects.key_of(action_id)
-        if key is None:
+    def _members_of(self, tx: Tx, action_id: bytes) -> Members:
+        members = tx.effects.members_of(action_id)
+        if not members:
             raise unknown_action(action_id)
-        return key
+        return members
 
-    def _decide(self, tx: Tx, action_key: str, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
+    def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
         reading = read_time(tx.effects.time_mark(), self._time.sample())
         ledger = self.standing(tx, reading)
-        members = tx.effects.members(action_key)
         command = replace(asked, now=reading.now)
         if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
             rows = rows_on_record(op_id, records, members, command)
@@ -140,7 +140,8 @@ class Engine:
                 return Answer(accepted=False, rows=rows, leaf_index=-1, ledger=ledger)
         decision = decide(ledger, members, command)
         if isinstance(decision, Rejected):
-            raise error_of(command, action_key, decision)
+            key = command.action_key if isinstance(command, Propose) else members[0].action_key
+            raise error_of(command, key, decision)
         if isinstance(decision, Recorded):
             return Answer(
                 accepted=False,

@@ -443,8 +443,7 @@ class EffectLedger:
         return last >= 0 and self._witnessing.covers(last >> 16)
 
     def _member(self, tx: Tx, action_id: bytes) -> Action:
-        key = tx.effects.key_of(action_id)
-        found = [one for one in tx.effects.members(key or "") if one.action_id == action_id]
+        found = [one for one in tx.effects.members_of(action_id) if one.action_id == action_id]
         if not found:
             raise unknown_action(action_id)
         return found[0]

@@ -61,8 +61,8 @@ class EffectTx(Protocol):
         """Return all members of a key in the order in which they were made."""
         ...
 
-    def key_of(self, action_id: bytes) -> str | None:
-        """Return the key that an action is a member of, None for no action."""
+    def members_of(self, action_id: bytes) -> tuple[Action, ...]:
+        """Return all members of the key that an action is a member of, as `members` does; none for no action."""
         ...
 
     def landed(self, op_id: bytes) -> Sequence[StoredTransition] | None:

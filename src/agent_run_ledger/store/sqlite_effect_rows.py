@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
 
 import orjson
 
@@ -15,6 +18,10 @@ from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
 from agent_run_ledger.ports.effects import StoredAction, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
 
+_APPROVAL: Final = 30
+"""Where the columns of an approval begin; this one, its row id, is None where there is none."""
+_row_id = itemgetter(27)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class More:
@@ -22,14 +29,14 @@ class More:
 
     policy_sha256: bytes
     display_sha256: bytes
-    checks_expiry: bool
-    preconditions: tuple[tuple[str, str], ...]
-    replaces: bytes | None
-    drain: Drain | None
-    observation: Observation | None
-    fenced_mark: int | None
-    evidence: tuple[bytes, ...]
-    demoted_epoch: int | None
+    checks_expiry: bool = False
+    preconditions: tuple[tuple[str, str], ...] = ()
+    replaces: bytes | None = None
+    drain: Drain | None = None
+    observation: Observation | None = None
+    fenced_mark: int | None = None
+    evidence: tuple[bytes, ...] = ()
+    demoted_epoch: int | None = None
 
 
 def more_of(action: Action) -> bytes:
@@ -86,15 +93,21 @@ def row_of_action(action: Action, now_ms: int) -> Row:
     )
 
 
-def action_from(row: Row, approvals: list[Row]) -> StoredAction:
-    """Return a member of the columns that `select_members` names and those of `select_approvals`.
+def actions_from(rows: Sequence[Row]) -> list[StoredAction]:
+    """Return the members that rows of the columns of `select_members` hold, one for each approval, oldest first.
 
     Tampered("corrupt") where a column holds what it never held.
     """
     try:
-        return _action_from(row, approvals)
+        if len(rows) > 1:
+            rows = sorted(rows, key=_place)
+        return [_action_from(of_one[0], of_one) for of_one in (list(some) for _, some in groupby(rows, _row_id))]
     except (ValueError, TypeError, KeyError) as error:
         raise Tampered(f"a row of an action is not as it was written: {error}", code="corrupt") from error
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row[27], row[_APPROVAL] or 0
 
 
 def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
@@ -123,7 +136,7 @@ def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
         requester=row[6],
         terms=terms,
         generation=row[5],
-        approvals=tuple(_approval_from(one) for one in approvals),
+        approvals=tuple([_approval_from(one) for one in approvals if one[_APPROVAL] is not None]),
         revoked=bool(row[14]),
         claim_id=row[15],
         claim_key=row[16],
@@ -168,7 +181,7 @@ def row_of_approval(approval: Approval, action_row_id: int) -> Row:
 
 
 def _approval_from(row: Row) -> Approval:
-    values: Any = row
+    values: Any = row[_APPROVAL + 1 :]
     approval_id, principal, epoch, nonce, statement_sha256 = values
     return Approval(
         approval_id=approval_id, principal=principal, epoch=epoch, nonce=nonce, statement_sha256=statement_sha256

@@ -9,10 +9,10 @@ from agent_run_ledger.kernel.effects.action import Action, Approval, Now
 from agent_run_ledger.kernel.effects.commands import Approve, Claim, CloseUnprepared, Expire, HandOut, Prepare
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition, change_of, transition_bytes, transition_mac
-from agent_run_ledger.ports.effects import StoredAction, StoredTransition
+from agent_run_ledger.ports.effects import StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
 from agent_run_ledger.store.sqlite_effect_rows import (
-    action_from,
+    actions_from,
     more_of,
     row_of_action,
     row_of_approval,
@@ -50,12 +50,11 @@ class SqliteEffects:
 
     def members(self, action_key: str) -> tuple[Action, ...]:
         """See ports.effects.EffectTx.members."""
-        return tuple(self._stored(row).action for row in self._tx.fetch(self._q["select_members"], (action_key,)))
+        return self._members("select_members", (action_key,))
 
-    def key_of(self, action_id: bytes) -> str | None:
-        """See ports.effects.EffectTx.key_of."""
-        rows = self._tx.fetch(self._q["select_key_of"], (action_id,))
-        return rows[0][0] if rows else None
+    def members_of(self, action_id: bytes) -> tuple[Action, ...]:
+        """See ports.effects.EffectTx.members_of."""
+        return self._members("select_members_of", (action_id,))
 
     def landed(self, op_id: bytes) -> list[StoredTransition] | None:
         """See ports.effects.EffectTx.landed."""
@@ -134,25 +133,19 @@ class SqliteEffects:
             return "expire_action", (at_ms, which, now.latest_ms)
         if isinstance(command, CloseUnprepared):
             return "close_unprepared_action", (more_of(row), at_ms, which)
-        new: Row = (
-            row.state.value,
-            row.generation,
-            int(row.revoked),
-            row.in_doubt_since_ms,
-            more_of(row),
-            at_ms,
-            which,
-        )
-        return "update_action", (*new, before.state.value, before.generation, before.revoked, before.handed_out)
+        # Two statements: one that names `generation` writes its index, even where it is what it was.
+        name = "update_action" if row.generation == before.generation else "update_action_without_generation"
+        new: Row = (row.state.value, int(row.revoked), row.in_doubt_since_ms, more_of(row), at_ms, which)
+        return name, (*new, before.state.value, before.generation, before.revoked, before.handed_out)
 
-    def _stored(self, row: Row) -> StoredAction:
-        approvals = self._tx.fetch(self._q["select_approvals"], (row[27],))
+    def _members(self, name: str, bindings: Row) -> tuple[Action, ...]:
         try:
-            stored = action_from(row, approvals)
+            members = actions_from(self._tx.fetch(self._q[name], bindings))
         except LedgerError as error:
             raise self._tx.fail(error) from error
-        self._row_ids[stored.action.action_id] = stored.row_id
-        return stored
+        for stored in members:
+            self._row_ids[stored.action.action_id] = stored.row_id
+        return tuple([stored.action for stored in members])
 
 
 def _held_by(command: Prepare | HandOut) -> Row:
