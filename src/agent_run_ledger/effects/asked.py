@@ -28,15 +28,18 @@ _DRAWN: Final[Mapping[type, tuple[str, ...]]] = {
 """What a call draws or looks up for itself beside the time: not what is asked, so a repeated call may differ in it."""
 
 
-def check_command(command: Command) -> None:
-    """Misuse("bad_argument") for a command that a record could not hold exactly as it is."""
+def checked(command: Command) -> Command:
+    """Return a command as its record will hold it: a word that stands for one of an enum is that one.
+
+    Misuse("bad_argument") for what a record could not hold exactly.
+    """
     try:
         plain = to_plain(command)
         orjson.dumps(plain, option=orjson.OPT_STRICT_INTEGER)
-        same = from_plain(type(command), plain) == command
+        held: Command = from_plain(type(command), plain)
     except (TypeError, ValueError) as error:
         raise _bad(f"{command.event} was asked with values of other types: {error}") from error
-    if not same:
+    if held != command:
         raise _bad(f"{command.event} was asked with values that a record does not hold exactly")
     check_text("a principal", command.actor.principal)
     for name in ("evidence", "fence"):
@@ -48,6 +51,7 @@ def check_command(command: Command) -> None:
         generation = getattr(evidence, "generation", None)
         if generation is not None and generation < 1:
             raise _bad(f"a generation is at least 1, not {generation}")
+    return held
 
 
 def rows_on_record(

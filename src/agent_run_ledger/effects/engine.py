@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agent_run_ledger.effects.asked import check_command, rows_on_record
+from agent_run_ledger.effects.asked import checked, rows_on_record
 from agent_run_ledger.effects.refusals import error_of, unknown_action
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.errors import NotAdmitted, Unavailable
@@ -48,7 +48,7 @@ class Answer:
 
 Members = tuple[Action, ...]
 Ask = Callable[[Now], Command]
-"""Builds the command for the time that was read after the locks."""
+"""Builds the command; the time that is read after the locks takes the place of the one that it is given."""
 
 
 class Engine:
@@ -108,10 +108,10 @@ class Engine:
         return LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
 
     def _ask(self, members_of: Callable[[Tx], Members], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
-        check_command(ask(Now(0, 0)))
+        asked = checked(ask(Now(0, 0)))
         operation = self.entropy.uuid7() if op_id is None else op_id
         reach("effect.before")
-        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), ask, op_id, request))
+        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, request))
         reach("effect.after")
         return answer
 
@@ -130,10 +130,10 @@ class Engine:
             raise unknown_action(action_id)
         return members
 
-    def _decide(self, tx: Tx, members: Members, ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+    def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
         reading = read_time(tx.effects.time_mark(), self._time.sample())
         ledger = self.standing(tx, reading)
-        command = ask(reading.now)
+        command = replace(asked, now=reading.now)
         if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
             rows = rows_on_record(op_id, records, members, command)
             if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
