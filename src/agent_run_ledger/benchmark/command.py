@@ -86,7 +86,7 @@ def say(words: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="arl bench", description=_HELP)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--full", action="store_true", help="the numbers that count, at most 8 minutes")
+    size.add_argument("--full", action="store_true", help="the numbers that count, at most 12 minutes")
     size.add_argument("--quick", action="store_true", help="a first impression in at most a minute (the default)")
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON")
     parser.add_argument("--svg", metavar="FILE", help="write the report as a picture")
