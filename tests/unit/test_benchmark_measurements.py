@@ -266,7 +266,8 @@ def test_a_life_of_an_action_is_judged_by_its_ratio_and_costs_a_transaction_its_
 def test_a_contest_counts_claims_that_are_lost_or_doubled_and_workers_that_died() -> None:
     first: dict[str, Any] = {"started_s": 1.0, "ended_s": 2.0, "claimed": ["a", "b"], "errors": {"store_busy": 2}}
     second: dict[str, Any] = {"started_s": 1.5, "ended_s": 4.0, "claimed": ["b"], "errors": {}}
-    contest = effects.contest_of([first, second, {"error": "exit code 1"}], ["a", "b", "c"], 9.0)
+    died: dict[str, Any] = {"error": "exit code 1"}
+    contest = effects.contest_of([first, second, died], ["a", "b", "c"], 9.0)
     assert (contest.lost, contest.doubled, contest.errors) == (1, 1, {"died": 1, "store_busy": 2})
     assert contest.commits_per_s == 3.0
     speed, wrong, errors = effects.contest_figures("8", [contest], [contest, contest], TINY)
