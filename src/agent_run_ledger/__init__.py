@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from agent_run_ledger.codecs import register_codec
     from agent_run_ledger.kernel.budget import Budget, Reserve
     from agent_run_ledger.ledger.bound_run import BoundRun
+    from agent_run_ledger.ledger.effect_ledger import Dispatch, EffectLedger, Grant
     from agent_run_ledger.ledger.run_ledger import RunLedger
     from agent_run_ledger.runs.explain import StepExplanation, Verdict
     from agent_run_ledger.runs.run import Run
@@ -48,9 +49,12 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "ClassGone",
+    "Dispatch",
     "Diverged",
+    "EffectLedger",
     "Forked",
     "From",
+    "Grant",
     "InputsChanged",
     "LedgerError",
     "LoopDetected",
@@ -84,7 +88,10 @@ __all__ = [
 _LAZY = {
     "BoundRun": "agent_run_ledger.ledger.bound_run",
     "Budget": "agent_run_ledger.kernel.budget",
+    "Dispatch": "agent_run_ledger.ledger.effect_ledger",
+    "EffectLedger": "agent_run_ledger.ledger.effect_ledger",
     "From": "agent_run_ledger.runs.steps",
+    "Grant": "agent_run_ledger.ledger.effect_ledger",
     "Reserve": "agent_run_ledger.kernel.budget",
     "Run": "agent_run_ledger.runs.run",
     "RunLedger": "agent_run_ledger.ledger.run_ledger",

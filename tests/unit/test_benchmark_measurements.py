@@ -7,6 +7,7 @@ import dataclasses
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -15,6 +16,7 @@ from agent_run_ledger import RunLedger
 from agent_run_ledger.benchmark import (
     contender,
     dynamic,
+    effects,
     main,
     processes,
     restore,
@@ -53,6 +55,10 @@ TINY = dataclasses.replace(
     dynamic_pairs=1,
     calls_each=2,
     messages=3,
+    effect_lives=3,
+    effect_pairs=1,
+    effects_each=3,
+    inbox_actions=300,
 )
 
 
@@ -246,13 +252,43 @@ def test_the_figures_of_an_audit() -> None:
     assert (round(tail.value, 6), tail.met) == (2.0, False)
 
 
+def test_a_life_of_an_action_is_judged_by_its_ratio_and_costs_a_transaction_its_share() -> None:
+    floor = Cost(steps=10, seconds=1.0, cpu_s=0.003, stored_bytes=0)
+    product = Cost(steps=10, seconds=2.0, cpu_s=0.009, stored_bytes=0)
+    speed, cpu = effects.life_figures("lives", 3, [Pair(floor=floor, product=product)], enough=True)
+    assert (speed.value, speed.floor, speed.ratio, speed.met) == (5.0, 10.0, 0.5, True)
+    assert (round(cpu.value), round(cpu.floor or 0.0)) == (300, 100)
+    slower = dataclasses.replace(product, seconds=3.0)
+    missed, _ = effects.life_figures("lives", 3, [Pair(floor=floor, product=slower)], enough=True)
+    assert missed.met is False
+
+
+def test_a_contest_counts_claims_that_are_lost_or_doubled_and_workers_that_died() -> None:
+    first: dict[str, Any] = {"started_s": 1.0, "ended_s": 2.0, "claimed": ["a", "b"], "errors": {"store_busy": 2}}
+    second: dict[str, Any] = {"started_s": 1.5, "ended_s": 4.0, "claimed": ["b"], "errors": {}}
+    died: dict[str, Any] = {"error": "exit code 1"}
+    contest = effects.contest_of([first, second, died], ["a", "b", "c"], 9.0)
+    assert (contest.lost, contest.doubled, contest.errors) == (1, 1, {"died": 1, "store_busy": 2})
+    assert contest.commits_per_s == 3.0
+    speed, wrong, errors = effects.contest_figures("8", [contest], [contest, contest], TINY)
+    assert round(speed.ratio or 0.0, 2) == 0.33
+    assert (wrong.value, wrong.met, errors.value, errors.met) == (4.0, False, 6.0, False)
+
+
+def test_an_inbox_that_is_too_small_is_not_judged() -> None:
+    assert effects.inbox_figure("first page", [0.001], 999_999).met is None
+    assert effects.inbox_figure("first page", [0.001], 1_000_000).met is True
+    assert effects.inbox_figure("first page", [0.001, 0.006, 0.006], 1_000_000).met is False
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MEASUREMENTS))
 def test_each_measurement_runs_to_its_figures_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     report = measure_all(TINY, tmp_path, only=[name])
     assert report.figures
-    assert all(figure.value > 0 for figure in report.figures if "errors" not in figure.name)
-    assert [figure.value for figure in report.figures if "errors" in figure.name] in ([], [0.0])
+    wrong = [figure for figure in report.figures if "errors" in figure.name or "lost or doubled" in figure.name]
+    assert all(figure.value > 0 for figure in report.figures if figure not in wrong)
+    assert not any(figure.value for figure in wrong)
     assert list(report.raw) == [name]
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agent_run_ledger.benchmark import dynamic, importing, large, processes, restore, sequential, verifying
+from agent_run_ledger.benchmark import dynamic, effects, importing, large, processes, restore, sequential, verifying
 from agent_run_ledger.benchmark.figures import Figure, Measured
 from agent_run_ledger.benchmark.plan import FULL, QUICK, Bench, Plan
 from agent_run_ledger.benchmark.report import Report, machine
@@ -22,6 +22,7 @@ MEASUREMENTS: Mapping[str, Callable[[Bench], Measured]] = {
     "processes": processes.measure,
     "restore": restore.measure,
     "dynamic": dynamic.measure,
+    "effects": effects.measure,
     "verify": verifying.measure,
     "import": importing.measure,
     "large": large.measure,
@@ -85,7 +86,7 @@ def say(words: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="arl bench", description=_HELP)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--full", action="store_true", help="the numbers that count, at most 8 minutes")
+    size.add_argument("--full", action="store_true", help="the numbers that count, at most 12 minutes")
     size.add_argument("--quick", action="store_true", help="a first impression in at most a minute (the default)")
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON")
     parser.add_argument("--svg", metavar="FILE", help="write the report as a picture")

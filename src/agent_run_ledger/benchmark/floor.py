@@ -19,11 +19,11 @@ _MARKER = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
 
 
 @cache
-def statements() -> Mapping[str, str]:
-    """Return the floor's statements by name."""
+def statements(file_name: str = "floor.sql") -> Mapping[str, str]:
+    """Return the statements of one of this package's files by name."""
     from importlib.resources import files
 
-    pieces = _MARKER.split(files("agent_run_ledger.benchmark").joinpath("floor.sql").read_text(encoding="utf-8"))
+    pieces = _MARKER.split(files("agent_run_ledger.benchmark").joinpath(file_name).read_text(encoding="utf-8"))
     return {name: text.strip().removesuffix(";") for name, text in zip(pieces[1::2], pieces[2::2], strict=True)}
 
 

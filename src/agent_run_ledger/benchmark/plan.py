@@ -28,6 +28,10 @@ class Plan:
     dynamic_pairs: int
     calls_each: int
     messages: int
+    effect_lives: int
+    effect_pairs: int
+    effects_each: int
+    inbox_actions: int
     large_runs: int
     large_steps: int
     large_pairs: int
@@ -52,6 +56,10 @@ FULL = Plan(
     dynamic_pairs=5,
     calls_each=100,
     messages=200,
+    effect_lives=300,
+    effect_pairs=5,
+    effects_each=50,
+    inbox_actions=1_000_000,
     large_runs=1_000,
     large_steps=1_000,
     large_pairs=9,
@@ -76,6 +84,10 @@ QUICK = Plan(
     dynamic_pairs=2,
     calls_each=30,
     messages=200,
+    effect_lives=100,
+    effect_pairs=2,
+    effects_each=20,
+    inbox_actions=10_000,
     large_runs=20,
     large_steps=200,
     large_pairs=2,

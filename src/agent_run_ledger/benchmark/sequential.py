@@ -165,14 +165,15 @@ def _product(path: str, steps: int) -> Work:
 def _cost(inside: str, steps: int, work: Work) -> Cost:
     run, close = work
     gc.collect()
-    cpu_s, started = _cpu_s(), time.perf_counter()
+    used, started = cpu_s(), time.perf_counter()
     run()
-    seconds, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_s
+    seconds, used = time.perf_counter() - started, cpu_s() - used
     close()
     stored = sum(os.path.getsize(os.path.join(inside, name)) for name in os.listdir(inside))
-    return Cost(steps=steps, seconds=seconds, cpu_s=cpu_s, stored_bytes=stored)
+    return Cost(steps=steps, seconds=seconds, cpu_s=used, stored_bytes=stored)
 
 
-def _cpu_s() -> float:
+def cpu_s() -> float:
+    """Return the processor time of this process so far, user and system, in seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime

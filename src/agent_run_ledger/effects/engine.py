@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agent_run_ledger.effects.refusals import error_of
+from agent_run_ledger.effects.asked import checked, rows_on_record
+from agent_run_ledger.effects.refusals import error_of, unknown_action
 from agent_run_ledger.effects.witnessing import Witnessing
-from agent_run_ledger.errors import NotAdmitted, Refused
+from agent_run_ledger.errors import NotAdmitted, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
 from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose
 from agent_run_ledger.kernel.effects.reading import Reading, read_time
@@ -45,8 +46,9 @@ class Answer:
     same_permit: bool = False
 
 
+Members = tuple[Action, ...]
 Ask = Callable[[Now], Command]
-"""Builds the command for the time that was read after the locks."""
+"""Builds the command; the time that is read after the locks takes the place of the one that it is given."""
 
 
 class Engine:
@@ -74,7 +76,7 @@ class Engine:
 
     def ask(self, action_id: bytes, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
         """Decide about one action and write what follows. See `ask_of_key` for errors; Refused("unknown_action")."""
-        return self._ask(lambda tx: self._key_of(tx, action_id), ask, op_id, request)
+        return self._ask(lambda tx: self._members_of(tx, action_id), ask, op_id, request)
 
     def ask_of_key(self, action_key: str, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
         """Decide about a key and write what follows.
@@ -83,7 +85,7 @@ class Engine:
         Unavailable, NotAdmitted, Misuse: nothing changed (see `refusals`). Uncertain where the commit's outcome cannot
         be looked up. Tampered where rules and rows disagree.
         """
-        return self._ask(lambda _: action_key, ask, op_id, request)
+        return self._ask(lambda tx: tx.effects.members(action_key), ask, op_id, request)
 
     def standing(self, tx: Tx, reading: Reading) -> Standing:
         """Return where the ledger stands within a transaction."""
@@ -105,34 +107,41 @@ class Engine:
             return self.witnessing.state
         return LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
 
-    def _ask(self, key_of: Callable[[Tx], str], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+    def _ask(self, members_of: Callable[[Tx], Members], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+        asked = checked(ask(Now(0, 0)))
         operation = self.entropy.uuid7() if op_id is None else op_id
         reach("effect.before")
-        answer = self.store.transact(operation, lambda tx: self._decide(tx, key_of(tx), ask, op_id, request))
+        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, request))
         reach("effect.after")
         return answer
 
-    def _key_of(self, tx: Tx, action_id: bytes) -> str:
-        key = tx.effects.key_of(action_id)
-        if key is None:
-            raise Refused(
-                f"there is no action {action_id.hex()}", code="unknown_action", hint="`inspect` lists a key's"
-            )
-        return key
+    def _transact(self, operation: bytes, fn: Callable[[Tx], Answer]) -> Answer:
+        """Run one transaction; where only the witness's silence forbids it, ask the witness and then once more."""
+        try:
+            return self.store.transact(operation, fn)
+        except Unavailable as error:
+            if error.code != f"ledger_{LedgerState.HELD}" or self.witnessing.look() is not LedgerState.OPEN:
+                raise
+            return self.store.transact(operation, fn)
 
-    def _decide(self, tx: Tx, action_key: str, ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+    def _members_of(self, tx: Tx, action_id: bytes) -> Members:
+        members = tx.effects.members_of(action_id)
+        if not members:
+            raise unknown_action(action_id)
+        return members
+
+    def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
         reading = read_time(tx.effects.time_mark(), self._time.sample())
         ledger = self.standing(tx, reading)
-        members = tx.effects.members(action_key)
-        command = ask(reading.now)
-        if op_id is not None and (landed_at := tx.effects.landed(op_id)) is not None:
-            if landed_at != action_key:
-                raise Refused(f"operation {op_id.hex()} was another one", code="op_id_used", hint="draw a new op_id")
+        command = replace(asked, now=reading.now)
+        if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
+            rows = rows_on_record(op_id, records, members, command)
             if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
-                return _on_record(members, command, ledger)
+                return Answer(accepted=False, rows=rows, leaf_index=-1, ledger=ledger)
         decision = decide(ledger, members, command)
         if isinstance(decision, Rejected):
-            raise error_of(str(command.event), f"action {action_key!r}", decision)
+            key = command.action_key if isinstance(command, Propose) else members[0].action_key
+            raise error_of(command, key, decision)
         if isinstance(decision, Recorded):
             return Answer(
                 accepted=False,
@@ -170,10 +179,3 @@ class Engine:
             ledger=ledger,
             cosign_first=decision.cosign_first,
         )
-
-
-def _on_record(members: tuple[Action, ...], command: Command, ledger: Standing) -> Answer:
-    """Return the rows as they stand now for an operation that landed before: with what took their place by it."""
-    action_id = None if isinstance(command, Propose) else getattr(command, "action_id", None)
-    found = [member for member in members if action_id in (None, member.action_id, member.replaces)]
-    return Answer(accepted=False, rows=tuple(found), leaf_index=-1, ledger=ledger)

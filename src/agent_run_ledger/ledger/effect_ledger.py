@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
 from agent_run_ledger.effects.intents import Intent, check_text
+from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.system_time import SystemTime
 from agent_run_ledger.effects.views import UNWITNESSED, ActionView, LedgerView, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
@@ -209,10 +210,11 @@ class EffectLedger:
         """Take an approved action for one worker: one process, and after a restart another one.
 
         `request_sha256`: of the bytes that the worker means to send. `claim_key` (16 bytes): the same one of the same
-        worker again returns the record, never a second grant. Refused for who comes second.
+        worker again returns the record, never a second grant; without one it is the `op_id`, if there is one.
+        Refused for who comes second.
         """
         check_text("a worker", worker)
-        key = self._entropy.token(KEY_BYTES) if claim_key is None else claim_key
+        key = (op_id or self._entropy.token(KEY_BYTES)) if claim_key is None else claim_key
         claim_id = self._entropy.uuid7()
         answer = self._engine.ask(
             action_id,
@@ -258,9 +260,9 @@ class EffectLedger:
         """Hand the permit out, once, with the exact bytes: from here on only evidence says what became of it.
 
         Pending("not_cosigned") while the witness has not seen the preparation. Tampered where the stored bytes are not
-        the approved ones.
+        the approved ones: then nothing was handed out.
         """
-        cosigned = self._covered(action_id)
+        cosigned, request = self._covered(action_id), self.request(action_id)
         answer = self._engine.ask(
             action_id,
             lambda now: HandOut(
@@ -269,7 +271,7 @@ class EffectLedger:
             op_id=op_id,
         )
         row = answer.rows[0]
-        permit, request = permit_of(answer.ledger, row), self.request(action_id)
+        permit = permit_of(answer.ledger, row)
         return Dispatch(view=view_of(row), permit=permit, request=request, handed_now=answer.accepted)
 
     def outcome(
@@ -368,7 +370,7 @@ class EffectLedger:
         """Return one member. Refused("unknown_action")."""
         found = self._store.reader().effects.action(action_id)
         if found is None:
-            raise Refused(f"there is no action {action_id.hex()}", code="unknown_action")
+            raise unknown_action(action_id)
         return view_of(found.action)
 
     def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
@@ -381,11 +383,13 @@ class EffectLedger:
 
     def request(self, action_id: bytes) -> bytes:
         """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
-        view = self.get(action_id)
-        body = self._store.reader().effects.request(action_id)
+        reader = self._store.reader().effects
+        found, body = reader.action(action_id), reader.request(action_id)
+        if found is None:
+            raise unknown_action(action_id)
         if body is None:
             raise Refused(f"action {action_id.hex()} was rebuilt from a receipt: its bytes are lost", code="no_request")
-        if sha256(body).digest() != view.request_sha256:
+        if sha256(body).digest() != found.action.terms.request_sha256:
             raise Tampered(f"the stored bytes of action {action_id.hex()} are not those of its digest", code="corrupt")
         return body
 
@@ -424,10 +428,9 @@ class EffectLedger:
     def _told(self, answer: Answer) -> ActionView:
         """Return what a transition left, once it may be told."""
         row = answer.rows[-1]
-        leaf = (
-            answer.leaf_index if answer.accepted else self._store.reader().effects.last_record_id(row.action_id) >> 16
-        )
-        if (answer.cosign_first or _waits(row)) and not self._witnessing.covers(leaf):
+        if not (answer.cosign_first or _waits(row)):
+            return view_of(row)
+        if not (self._witnessing.covers(answer.leaf_index) if answer.accepted else self._covered(row.action_id)):
             raise Pending(
                 f"action {row.action_id.hex()} is {row.state}, and the witness has not seen that yet",
                 code="not_witnessed",
@@ -436,15 +439,16 @@ class EffectLedger:
         return view_of(row)
 
     def _covered(self, action_id: bytes) -> bool:
-        """Return whether the witness has seen the last transition of an action."""
+        """Return whether the witness has seen the last transition of an action. Without a witness: True."""
+        if self._witnessing.policy is WitnessPolicy.NONE:
+            return True
         last = self._store.reader().effects.last_record_id(action_id)
         return last >= 0 and self._witnessing.covers(last >> 16)
 
     def _member(self, tx: Tx, action_id: bytes) -> Action:
-        key = tx.effects.key_of(action_id)
-        found = [one for one in tx.effects.members(key or "") if one.action_id == action_id]
+        found = [one for one in tx.effects.members_of(action_id) if one.action_id == action_id]
         if not found:
-            raise Refused(f"there is no action {action_id.hex()}", code="unknown_action")
+            raise unknown_action(action_id)
         return found[0]
 
 

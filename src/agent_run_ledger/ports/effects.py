@@ -61,12 +61,12 @@ class EffectTx(Protocol):
         """Return all members of a key in the order in which they were made."""
         ...
 
-    def key_of(self, action_id: bytes) -> str | None:
-        """Return the key that an action is a member of, None for no action."""
+    def members_of(self, action_id: bytes) -> tuple[Action, ...]:
+        """Return all members of the key that an action is a member of, as `members` does; none for no action."""
         ...
 
-    def landed(self, op_id: bytes) -> str | None:
-        """Return the key of the action that an operation in the log was about, "" for one about none.
+    def landed(self, op_id: bytes) -> Sequence[StoredTransition] | None:
+        """Return the records of an operation that is in the log, in order; empty for one that was about no action.
 
         None for an operation that is not in the log.
         """

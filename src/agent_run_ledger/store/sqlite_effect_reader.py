@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects.states import ActionState
 from agent_run_ledger.ports.effects import StoredAction, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Connection, Row
-from agent_run_ledger.store.sqlite_effect_rows import action_from
+from agent_run_ledger.store.sqlite_effect_rows import actions_from, transition_row
 from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.statements import statements
@@ -29,28 +28,32 @@ class Locked(Protocol):
 class SqliteEffectReader:
     """See ports.effects.EffectReader."""
 
-    def __init__(self, locked: Locked, location: str) -> None:
+    def __init__(self, locked: Locked) -> None:
         self._locked = locked
-        self._location = location
         self._q = statements(EFFECTS_FILE)
 
     def members(self, action_key: str) -> list[StoredAction]:
         """See ports.effects.EffectReader.members."""
-        return self._actions("select_members", (action_key,))
+        return actions_from(self._fetch("select_members", (action_key,)))
 
     def action(self, action_id: bytes) -> StoredAction | None:
         """See ports.effects.EffectReader.action."""
-        found = self._actions("select_action", (action_id,))
+        found = actions_from(self._fetch("select_action", (action_id,)))
         return found[0] if found else None
 
     def in_states(self, states: Sequence[ActionState], *, after_row_id: int, limit: int) -> list[StoredAction]:
         """See ports.effects.EffectReader.in_states."""
-        found = [
-            one
-            for state in states
-            for one in self._actions("select_actions_in_state", (state.value, after_row_id, limit))
-        ]
-        return sorted(found, key=lambda one: one.row_id)[:limit]
+        in_state = self._q["select_row_ids_in_state"]
+
+        def read(connection: Connection) -> list[Row]:
+            row_ids = [
+                row[0]
+                for state in states
+                for row in connection.execute(in_state, (state.value, after_row_id, limit)).fetchall()
+            ]
+            return connection.execute(self._q["select_actions"], (str(sorted(row_ids)[:limit]),)).fetchall()
+
+        return self._actions(read)
 
     def keys(self) -> Iterator[str]:
         """See ports.effects.EffectReader.keys."""
@@ -71,7 +74,7 @@ class SqliteEffectReader:
 
     def transitions(self, action_id: bytes) -> list[StoredTransition]:
         """See ports.effects.EffectReader.transitions."""
-        return [self._transition(row) for row in self._fetch("select_action_records", (action_id,))]
+        return [transition_row(row) for row in self._fetch("select_action_records", (action_id,))]
 
     def last_record_id(self, action_id: bytes) -> int:
         """See ports.effects.EffectReader.last_record_id."""
@@ -83,7 +86,7 @@ class SqliteEffectReader:
         for begin in range(first, stop, _CHUNK_LEAVES):
             end = min(stop, begin + _CHUNK_LEAVES)
             for row in self._fetch("select_action_records_between", (begin << 16, end << 16)):
-                yield self._transition(row)
+                yield transition_row(row)
 
     def count_transitions(self) -> int:
         """See ports.effects.EffectReader.count_transitions."""
@@ -93,24 +96,15 @@ class SqliteEffectReader:
         sql = self._q[name]
         return self._locked(lambda connection: connection.execute(sql, bindings).fetchall())
 
-    def _actions(self, name: str, bindings: Row) -> list[StoredAction]:
-        """Read actions and their approvals in one read transaction."""
+    def _actions(self, read: Callable[[Connection], list[Row]]) -> list[StoredAction]:
+        """Read actions with several statements in one read transaction."""
         q = statements(QUERIES_FILE)
 
-        def read(connection: Connection) -> list[tuple[Row, list[Row]]]:
+        def read_all(connection: Connection) -> list[Row]:
             connection.execute(q["begin_read"])
             try:
-                rows = connection.execute(self._q[name], bindings).fetchall()
-                approvals = self._q["select_approvals"]
-                return [(row, connection.execute(approvals, (row[27],)).fetchall()) for row in rows]
+                return read(connection)
             finally:
                 connection.execute(q["rollback"])
 
-        return [action_from(row, approvals) for row, approvals in self._locked(read)]
-
-    def _transition(self, row: Row) -> StoredTransition:
-        values: Any = row
-        record_id, action_id, salt, payload = values
-        if not isinstance(salt, bytes) or not isinstance(payload, bytes):
-            raise Tampered(f"{self._location}: record {record_id} holds a value of another type", code="corrupt")
-        return StoredTransition(record_id=record_id, action_id=action_id, salt=salt, payload=payload)
+        return actions_from(self._locked(read_all))

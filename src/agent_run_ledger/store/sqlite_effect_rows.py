@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
 
 import orjson
 
@@ -12,8 +15,15 @@ from agent_run_ledger.kernel.effects.action import Action, Approval, Terms
 from agent_run_ledger.kernel.effects.evidence import Drain, Observation
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
-from agent_run_ledger.ports.effects import StoredAction
+from agent_run_ledger.ports.effects import StoredAction, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
+
+_APPROVAL: Final = 30
+"""Where the columns of an approval begin; this one, its row id, is None where there is none."""
+_row_id = itemgetter(27)
+_integers = itemgetter(3, 4, 11, 12, 13, 14, 19, 23, 25, 27, 28, 29)
+_STATES: Final = {state.value: state for state in ActionState}
+_CLASSES: Final = {one.value: one for one in TargetClass}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +32,14 @@ class More:
 
     policy_sha256: bytes
     display_sha256: bytes
-    checks_expiry: bool
-    preconditions: tuple[tuple[str, str], ...]
-    replaces: bytes | None
-    drain: Drain | None
-    observation: Observation | None
-    fenced_mark: int | None
-    evidence: tuple[bytes, ...]
-    demoted_epoch: int | None
+    checks_expiry: bool = False
+    preconditions: tuple[tuple[str, str], ...] = ()
+    replaces: bytes | None = None
+    drain: Drain | None = None
+    observation: Observation | None = None
+    fenced_mark: int | None = None
+    evidence: tuple[bytes, ...] = ()
+    demoted_epoch: int | None = None
 
 
 def more_of(action: Action) -> bytes:
@@ -86,26 +96,33 @@ def row_of_action(action: Action, now_ms: int) -> Row:
     )
 
 
-def action_from(row: Row, approvals: list[Row]) -> StoredAction:
-    """Return a member of the columns that `select_members` names and those of `select_approvals`.
+def actions_from(rows: Sequence[Row]) -> list[StoredAction]:
+    """Return the members that rows of the columns of `select_members` hold, one for each approval, oldest first.
 
     Tampered("corrupt") where a column holds what it never held.
     """
     try:
-        return _action_from(row, approvals)
+        if len(rows) == 1:
+            return [_action_from(rows[0], rows)]
+        each = [list(some) for _, some in groupby(sorted(rows, key=_place), _row_id)]
+        return [_action_from(of_one[0], of_one) for of_one in each]
     except (ValueError, TypeError, KeyError) as error:
         raise Tampered(f"a row of an action is not as it was written: {error}", code="corrupt") from error
 
 
-def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
+def _place(row: Row) -> tuple[int, int]:
+    return row[27], row[_APPROVAL] or 0
+
+
+def _action_from(row: Row, approvals: Sequence[Row]) -> StoredAction:
     more: More = from_plain(More, orjson.loads(row[26]))
-    if not all(type(row[at]) is int for at in (3, 4, 11, 12, 13, 14, 19, 23, 25, 27, 28, 29)):
+    if set(map(type, _integers(row))) != {int}:
         raise ValueError("a number is none")
     terms = Terms(
         request_sha256=row[10],
         executor=row[7],
         audience=row[8],
-        target_class=TargetClass(row[9]),
+        target_class=_CLASSES[row[9]],
         not_before_ms=row[11],
         dispatch_before_ms=row[12],
         policy_sha256=more.policy_sha256,
@@ -119,11 +136,11 @@ def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
         action_id=row[0],
         epoch=row[3],
         floor=row[4],
-        state=ActionState(row[2]),
+        state=_STATES[row[2]],
         requester=row[6],
         terms=terms,
         generation=row[5],
-        approvals=tuple(_approval_from(one) for one in approvals),
+        approvals=tuple([_approval_from(one) for one in approvals if one[_APPROVAL] is not None]),
         revoked=bool(row[14]),
         claim_id=row[15],
         claim_key=row[16],
@@ -146,6 +163,15 @@ def _action_from(row: Row, approvals: list[Row]) -> StoredAction:
     return StoredAction(row_id=row[27], action=action, proposed_at_ms=row[28], changed_at_ms=row[29])
 
 
+def transition_row(row: Row) -> StoredTransition:
+    """Return the record of a transition of its columns. Tampered("corrupt") where they hold other types."""
+    values: Any = row
+    record_id, action_id, salt, payload = values
+    if not isinstance(salt, bytes) or not isinstance(payload, bytes):
+        raise Tampered(f"the record {record_id} of a transition holds a value of another type", code="corrupt")
+    return StoredTransition(record_id=record_id, action_id=action_id, salt=salt, payload=payload)
+
+
 def row_of_approval(approval: Approval, action_row_id: int) -> Row:
     """Return the bindings of `insert_approval`."""
     return (
@@ -159,7 +185,7 @@ def row_of_approval(approval: Approval, action_row_id: int) -> Row:
 
 
 def _approval_from(row: Row) -> Approval:
-    values: Any = row
+    values: Any = row[_APPROVAL + 1 :]
     approval_id, principal, epoch, nonce, statement_sha256 = values
     return Approval(
         approval_id=approval_id, principal=principal, epoch=epoch, nonce=nonce, statement_sha256=statement_sha256

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered
 from agent_run_ledger.kernel.effects.action import Action, Approval, Now
+from agent_run_ledger.kernel.effects.commands import Approve, Claim, CloseUnprepared, Expire, HandOut, Prepare
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition, change_of, transition_bytes, transition_mac
-from agent_run_ledger.kernel.effects.states import Event
-from agent_run_ledger.ports.effects import StoredAction
+from agent_run_ledger.ports.effects import StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
-from agent_run_ledger.store.sqlite_effect_rows import action_from, more_of, row_of_action, row_of_approval
+from agent_run_ledger.store.sqlite_effect_rows import (
+    actions_from,
+    more_of,
+    row_of_action,
+    row_of_approval,
+    transition_row,
+)
 from agent_run_ledger.store.statements import statements
 
 if TYPE_CHECKING:
@@ -44,17 +50,16 @@ class SqliteEffects:
 
     def members(self, action_key: str) -> tuple[Action, ...]:
         """See ports.effects.EffectTx.members."""
-        return tuple(self._stored(row).action for row in self._tx.fetch(self._q["select_members"], (action_key,)))
+        return self._members("select_members", (action_key,))
 
-    def key_of(self, action_id: bytes) -> str | None:
-        """See ports.effects.EffectTx.key_of."""
-        rows = self._tx.fetch(self._q["select_key_of"], (action_id,))
-        return rows[0][0] if rows else None
+    def members_of(self, action_id: bytes) -> tuple[Action, ...]:
+        """See ports.effects.EffectTx.members_of."""
+        return self._members("select_members_of", (action_id,))
 
-    def landed(self, op_id: bytes) -> str | None:
+    def landed(self, op_id: bytes) -> list[StoredTransition] | None:
         """See ports.effects.EffectTx.landed."""
         rows = self._tx.fetch(self._q["select_operation"], (op_id,))
-        return rows[0][0] if rows else None
+        return [transition_row(row) for row in rows if row[0] is not None] if rows else None
 
     def write(self, before: Action | None, transition: Transition, *, now: Now, salt: bytes, request: bytes) -> int:
         """See ports.effects.EffectTx.write."""
@@ -109,36 +114,40 @@ class SqliteEffects:
         )
 
     def _statement(self, before: Action, transition: Transition, now: Now) -> tuple[str, Row]:
-        """Return the conditional statement of an event, and what it is bound to."""
-        row, at_ms, epoch = transition.row, self._tx.now_ms, self._tx.epoch
-        terms, which = row.terms, row.action_id
-        event = transition.command.event
-        if event is Event.CLAIM:
+        """Return the conditional statement of an event, and what it is bound to: what was asked, not what was read."""
+        row, at_ms, epoch, command = transition.row, self._tx.now_ms, self._tx.epoch, transition.command
+        which = row.action_id
+        if isinstance(command, Claim):
             claim: Row = (row.generation, row.claim_id, row.claim_key, row.worker, row.claimed_ms, at_ms, which)
-            window = (terms.request_sha256, terms.executor, epoch, now.earliest_ms, now.latest_ms)
-            return "claim_action", claim + window
-        if event is Event.PREPARE:
+            asked: Row = (command.request_sha256, command.actor.principal, epoch, now.earliest_ms, now.latest_ms)
+            return "claim_action", claim + asked
+        if isinstance(command, Prepare):
             permit: Row = (row.opening, row.prepared_ms, row.permit_expires_ms, at_ms, which)
-            return "prepare_action", (*permit, row.claim_id, row.worker, epoch, now.earliest_ms, now.latest_ms)
-        if event is Event.HAND_OUT:
+            return "prepare_action", (*permit, *_held_by(command), epoch, now.earliest_ms, now.latest_ms)
+        if isinstance(command, HandOut):
             opening = transition.ledger.opening
-            return "hand_out_action", (at_ms, which, row.claim_id, row.worker, opening, epoch, now.latest_ms)
-        new: Row = (
-            row.state.value,
-            row.generation,
-            int(row.revoked),
-            row.in_doubt_since_ms,
-            more_of(row),
-            at_ms,
-            which,
-        )
-        return "update_action", (*new, before.state.value, before.generation, before.revoked, before.handed_out)
+            return "hand_out_action", (at_ms, which, *_held_by(command), opening, epoch, now.latest_ms)
+        if isinstance(command, Approve):
+            return "approve_action", (row.state.value, at_ms, which, epoch, now.latest_ms)
+        if isinstance(command, Expire):
+            return "expire_action", (at_ms, which, now.latest_ms)
+        if isinstance(command, CloseUnprepared):
+            return "close_unprepared_action", (more_of(row), at_ms, which)
+        # Two statements: one that names `generation` writes its index, even where it is what it was.
+        name = "update_action" if row.generation == before.generation else "update_action_without_generation"
+        new: Row = (row.state.value, int(row.revoked), row.in_doubt_since_ms, more_of(row), at_ms, which)
+        return name, (*new, before.state.value, before.generation, before.revoked, before.handed_out)
 
-    def _stored(self, row: Row) -> StoredAction:
-        approvals = self._tx.fetch(self._q["select_approvals"], (row[27],))
+    def _members(self, name: str, bindings: Row) -> tuple[Action, ...]:
         try:
-            stored = action_from(row, approvals)
+            members = actions_from(self._tx.fetch(self._q[name], bindings))
         except LedgerError as error:
             raise self._tx.fail(error) from error
-        self._row_ids[stored.action.action_id] = stored.row_id
-        return stored
+        for stored in members:
+            self._row_ids[stored.action.action_id] = stored.row_id
+        return tuple([stored.action for stored in members])
+
+
+def _held_by(command: Prepare | HandOut) -> Row:
+    """Return the claim and the worker that the caller says it is: the row must say the same."""
+    return (command.claim_id, command.worker)

@@ -3,82 +3,34 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+Convert = Callable[[Any], Any]
 
-KIND = "kind"
-"""Where a value of one of several classes says which."""
+KIND = "class"
+"""Where a value of one of several classes says which: a word of Python, which no field can have as its name."""
 
-_NAMES: dict[type[Any], tuple[str, ...]] = {}
-_HINTS: dict[type[Any], dict[str, Any]] = {}
+_PLAIN = frozenset({bool, int, str, type(None)})
 
 
 def to_plain(value: Any) -> Any:
     """Return a value as JSON: bytes in lower-case hex, enums by value, sets sorted, a dataclass as an object.
 
-    Every object names its class under KIND. TypeError for anything else, a float among it.
+    Every object names its class under KIND, and leaves out what has its default. TypeError for anything else, a float
+    among it.
     """
-    if value is None or type(value) in (bool, int, str):
-        return value
-    if type(value) is bytes:
-        return value.hex()
-    if isinstance(value, Enum):
-        return value.value
-    if type(value) is tuple:
-        return _each(cast(Iterable[Any], value))
-    if type(value) is frozenset:
-        return sorted(_each(cast(Iterable[Any], value)))
-    if is_dataclass(value):
-        return {KIND: type(value).__name__, **{name: to_plain(getattr(value, name)) for name in _names(type(value))}}
-    raise TypeError(f"{type(value).__name__} has no plain form")
-
-
-def _each(values: Iterable[Any]) -> list[Any]:
-    return [to_plain(one) for one in values]
+    return _writer(cast(Any, type(value)))(value)
 
 
 def from_plain(kind: Any, plain: Any) -> Any:
     """Return the value of a type annotation that `to_plain` gave this for. ValueError where it is of no such value."""
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return _one_of(get_args(kind), plain)
-    if origin is tuple:
-        return _tuple_from(get_args(kind), plain)
-    if origin is frozenset:
-        return frozenset(from_plain(get_args(kind)[0], one) for one in _list(plain))
-    if kind is bytes:
-        return bytes.fromhex(_exactly(str, plain))
-    if kind in (int, str, bool):
-        return _exactly(kind, plain)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(plain)
-    return _object_from(cast("type[Any]", kind), plain)
-
-
-def _one_of(kinds: tuple[Any, ...], plain: Any) -> Any:
-    if plain is None and type(None) in kinds:
-        return None
-    named = [kind for kind in kinds if kind is not type(None)]
-    if len(named) == 1:
-        return from_plain(named[0], plain)
-    name = name_of(plain)
-    for kind in named:
-        if kind.__name__ == name:
-            return from_plain(kind, plain)
-    raise ValueError(f"{name!r} is none of {', '.join(kind.__name__ for kind in named)}")
-
-
-def _tuple_from(kinds: tuple[Any, ...], plain: Any) -> tuple[Any, ...]:
-    items = _list(plain)
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        return tuple(from_plain(kinds[0], one) for one in items)
-    if len(items) != len(kinds):
-        raise ValueError(f"{len(items)} items instead of {len(kinds)}")
-    return tuple(from_plain(kind, one) for kind, one in zip(kinds, items, strict=True))
+    return _reader(kind)(plain)
 
 
 def name_of(plain: Any) -> str:
@@ -86,12 +38,128 @@ def name_of(plain: Any) -> str:
     return str(cast("dict[str, Any]", plain).get(KIND, "")) if isinstance(plain, dict) else ""
 
 
-def _object_from(kind: type[T], plain: Any) -> T:
-    tree = cast("dict[str, Any]", _exactly(dict, plain))
-    if tree.get(KIND) != kind.__name__ or tree.keys() - {KIND} != set(_names(kind)):
-        raise ValueError(f"this is no {kind.__name__}: {tree.get(KIND)!r} with {sorted(tree)}")
-    hints = _hints(kind)
-    return kind(**{name: from_plain(hints[name], tree[name]) for name in _names(kind)})
+@cache
+def _writer(kind: Any) -> Convert:
+    """Return what writes the values of a class."""
+    if kind in _PLAIN:
+        return _as_it_is
+    if kind is bytes:
+        return bytes.hex
+    if issubclass(kind, Enum):
+        return attrgetter("value")
+    if kind is tuple:
+        return _each
+    if kind is frozenset:
+        return lambda values: sorted(_each(values))
+    return _object_writer(kind)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _each(values: Iterable[Any]) -> list[Any]:
+    return [to_plain(one) for one in values]
+
+
+def _object_writer(kind: type[Any]) -> Convert:
+    name_of_class, members = kind.__name__, _defaults(kind)
+
+    def write(value: Any) -> dict[str, Any]:
+        tree: dict[str, Any] = {KIND: name_of_class}
+        for name, default in members:
+            held = getattr(value, name)
+            if held is default or (default is not MISSING and _same(held, default)):
+                continue
+            tree[name] = held if type(held) in _PLAIN else to_plain(held)
+        return tree
+
+    return write
+
+
+def _same(held: Any, default: Any) -> bool:
+    return type(held) is type(default) and bool(held == default)
+
+
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a dataclass with their defaults, MISSING where there is none."""
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} has no plain form")
+    return tuple((field.name, field.default) for field in fields(kind))
+
+
+@cache
+def _reader(kind: Any) -> Convert:
+    """Return what reads the values of a type annotation."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _union_reader(get_args(kind))
+    if origin is tuple:
+        return _tuple_reader(get_args(kind))
+    if origin is frozenset:
+        each = _reader(get_args(kind)[0])
+        return lambda plain: frozenset([each(one) for one in _list(plain)])
+    if kind is bytes:
+        return lambda plain: bytes.fromhex(_exactly(str, plain))
+    if kind in (int, str, bool):
+        return lambda plain: _exactly(kind, plain)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    return _object_reader(cast("type[Any]", kind))
+
+
+def _union_reader(kinds: tuple[Any, ...]) -> Convert:
+    named = {kind.__name__: _reader(kind) for kind in kinds if kind is not type(None)}
+    only, optional = next(iter(named.values())), type(None) in kinds
+
+    def read(plain: Any) -> Any:
+        if plain is None and optional:
+            return None
+        if len(named) == 1:
+            return only(plain)
+        name = name_of(plain)
+        if name not in named:
+            raise ValueError(f"{name!r} is none of {', '.join(named)}")
+        return named[name](plain)
+
+    return read
+
+
+def _tuple_reader(kinds: tuple[Any, ...]) -> Convert:
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        each = _reader(kinds[0])
+        return lambda plain: tuple([each(one) for one in _list(plain)])
+    readers = [_reader(kind) for kind in kinds]
+
+    def read(plain: Any) -> Any:
+        items = _list(plain)
+        if len(items) != len(readers):
+            raise ValueError(f"{len(items)} items instead of {len(readers)}")
+        return tuple([read_one(one) for read_one, one in zip(readers, items, strict=True)])
+
+    return read
+
+
+def _object_reader(kind: type[Any]) -> Convert:
+    hints = get_type_hints(kind)
+    members = {name: (hints[name], _reader(hints[name]), default) for name, default in _defaults(kind)}
+
+    def read(plain: Any) -> Any:
+        tree = dict(cast("dict[str, Any]", _exactly(dict, plain)))
+        if tree.pop(KIND, None) != kind.__name__ or not tree.keys() <= members.keys():
+            raise ValueError(f"this is no {kind.__name__}: {plain.get(KIND)!r} with {sorted(plain)}")
+        for name, item in tree.items():
+            hint, convert, default = members[name]
+            if hint is not type(item) or hint not in _PLAIN:
+                tree[name] = convert(item)
+            if default is not MISSING and _same(tree[name], default):
+                raise ValueError(f"{kind.__name__}: {name} has its default, which is left out")
+        try:
+            return kind(**tree)
+        except TypeError as error:
+            raise ValueError(f"this is no {kind.__name__}: {error}") from error
+
+    return read
 
 
 def _exactly(kind: type[T], plain: Any) -> T:
@@ -103,17 +171,3 @@ def _exactly(kind: type[T], plain: Any) -> T:
 def _list(plain: Any) -> list[Any]:
     _exactly(list, plain)
     return cast("list[Any]", plain)
-
-
-def _names(kind: type[Any]) -> tuple[str, ...]:
-    names = _NAMES.get(kind)
-    if names is None:
-        names = _NAMES[kind] = tuple(field.name for field in fields(kind))
-    return names
-
-
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    hints = _HINTS.get(kind)
-    if hints is None:
-        hints = _HINTS[kind] = get_type_hints(kind)
-    return hints

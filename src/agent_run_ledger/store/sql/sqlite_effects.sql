@@ -1,38 +1,48 @@
 -- Every statement that the SQLite store runs for effects. Comments inside a statement are part of it; this text is not.
+-- What the transactions read has no ORDER BY: beside `= ?` it makes SQLite prepare the statement anew at each execution.
 
 -- name: select_members
-SELECT action_id, action_key, state, epoch, floor, generation, requester, executor, audience, target_class,
+SELECT action_id, action_key, state, actions.epoch, floor, generation, requester, executor, audience, target_class,
     request_sha256, not_before_ms, dispatch_before_ms, approvals_needed, revoked, claim_id, claim_key, worker,
     claimed_ms, prepare_leaf, opening, prepared_ms, permit_expires_ms, handed_out, in_doubt_since_ms, rebuilt, more,
-    action_row_id, proposed_at_ms, changed_at_ms
-FROM actions WHERE action_key = ? ORDER BY action_row_id;
+    action_row_id, proposed_at_ms, changed_at_ms,
+    approval_row_id, approval_id, principal, approvals.epoch, nonce, statement_sha256
+FROM actions LEFT JOIN approvals USING (action_row_id) WHERE action_key = ?;
+
+-- name: select_members_of
+SELECT action_id, action_key, state, actions.epoch, floor, generation, requester, executor, audience, target_class,
+    request_sha256, not_before_ms, dispatch_before_ms, approvals_needed, revoked, claim_id, claim_key, worker,
+    claimed_ms, prepare_leaf, opening, prepared_ms, permit_expires_ms, handed_out, in_doubt_since_ms, rebuilt, more,
+    action_row_id, proposed_at_ms, changed_at_ms,
+    approval_row_id, approval_id, principal, approvals.epoch, nonce, statement_sha256
+FROM actions LEFT JOIN approvals USING (action_row_id)
+WHERE action_key = (SELECT action_key FROM actions WHERE action_id = ?);
 
 -- name: select_action
-SELECT action_id, action_key, state, epoch, floor, generation, requester, executor, audience, target_class,
+SELECT action_id, action_key, state, actions.epoch, floor, generation, requester, executor, audience, target_class,
     request_sha256, not_before_ms, dispatch_before_ms, approvals_needed, revoked, claim_id, claim_key, worker,
     claimed_ms, prepare_leaf, opening, prepared_ms, permit_expires_ms, handed_out, in_doubt_since_ms, rebuilt, more,
-    action_row_id, proposed_at_ms, changed_at_ms
-FROM actions WHERE action_id = ?;
+    action_row_id, proposed_at_ms, changed_at_ms,
+    approval_row_id, approval_id, principal, approvals.epoch, nonce, statement_sha256
+FROM actions LEFT JOIN approvals USING (action_row_id) WHERE action_id = ?;
 
--- name: select_actions_in_state
-SELECT action_id, action_key, state, epoch, floor, generation, requester, executor, audience, target_class,
+-- name: select_actions
+SELECT action_id, action_key, state, actions.epoch, floor, generation, requester, executor, audience, target_class,
     request_sha256, not_before_ms, dispatch_before_ms, approvals_needed, revoked, claim_id, claim_key, worker,
     claimed_ms, prepare_leaf, opening, prepared_ms, permit_expires_ms, handed_out, in_doubt_since_ms, rebuilt, more,
-    action_row_id, proposed_at_ms, changed_at_ms
-FROM actions WHERE state = ? AND action_row_id > ? ORDER BY action_row_id LIMIT ?;
+    action_row_id, proposed_at_ms, changed_at_ms,
+    approval_row_id, approval_id, principal, approvals.epoch, nonce, statement_sha256
+FROM actions LEFT JOIN approvals USING (action_row_id)
+WHERE action_row_id IN (SELECT value FROM json_each(?));
 
--- name: select_key_of
-SELECT action_key FROM actions WHERE action_id = ?;
+-- name: select_row_ids_in_state
+SELECT action_row_id FROM actions WHERE state = ? AND action_row_id > ? ORDER BY action_row_id LIMIT ?;
 
 -- name: select_keys_after
 SELECT DISTINCT action_key FROM actions WHERE action_key > ? ORDER BY action_key LIMIT ?;
 
 -- name: count_actions
 SELECT state, count(*) FROM actions GROUP BY state ORDER BY state;
-
--- name: select_approvals
-SELECT approval_id, principal, epoch, nonce, statement_sha256 FROM approvals WHERE action_row_id = ?
-ORDER BY approval_row_id;
 
 -- name: insert_approval
 INSERT INTO approvals (approval_id, action_row_id, principal, epoch, nonce, statement_sha256)
@@ -62,14 +72,31 @@ UPDATE actions SET handed_out = 1, changed_at_ms = ?
 WHERE action_id = ? AND state = 'prepared' AND handed_out = 0 AND revoked = 0 AND claim_id = ? AND worker = ?
     AND opening = ? AND epoch = ? AND permit_expires_ms > ?;
 
+-- name: approve_action
+UPDATE actions SET state = ?, changed_at_ms = ?
+WHERE action_id = ? AND state = 'proposed' AND revoked = 0 AND epoch = ? AND dispatch_before_ms > ?;
+
+-- name: expire_action
+UPDATE actions SET state = 'expired', changed_at_ms = ?
+WHERE action_id = ? AND state IN ('proposed', 'available') AND dispatch_before_ms <= ?;
+
+-- name: close_unprepared_action
+UPDATE actions SET state = 'not_executed', more = ?, changed_at_ms = ?
+WHERE action_id = ? AND state IN ('claimed', 'unresolved') AND prepare_leaf = 0 AND handed_out = 0;
+
 -- name: update_action
-UPDATE actions SET state = ?, generation = ?, revoked = ?, in_doubt_since_ms = ?, more = ?, changed_at_ms = ?
+UPDATE actions SET state = ?, revoked = ?, in_doubt_since_ms = ?, more = ?, changed_at_ms = ?
+WHERE action_id = ? AND state = ? AND generation IS ? AND revoked = ? AND handed_out = ?;
+
+-- name: update_action_without_generation
+UPDATE actions SET generation = NULL, state = ?, revoked = ?, in_doubt_since_ms = ?, more = ?, changed_at_ms = ?
 WHERE action_id = ? AND state = ? AND generation IS ? AND revoked = ? AND handed_out = ?;
 
 -- name: select_operation
-SELECT coalesce((SELECT action_key FROM actions JOIN action_records USING (action_row_id)
-    WHERE record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16 LIMIT 1), '')
-FROM events WHERE op_id = ?;
+SELECT record_id, action_id, salt, payload FROM events
+    LEFT JOIN action_records ON record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16
+    LEFT JOIN actions USING (action_row_id)
+WHERE op_id = ? ORDER BY record_id;
 
 -- name: insert_request
 INSERT INTO requests (action_row_id, body) VALUES (?, ?);

@@ -128,9 +128,11 @@ CREATE TABLE actions (
     action_row_id      INTEGER PRIMARY KEY,
     action_id          BLOB    NOT NULL UNIQUE CHECK (length(action_id) = 16),
     action_key         TEXT    NOT NULL,
-    state              TEXT    NOT NULL CHECK (state IN
-        ('proposed', 'available', 'claimed', 'prepared', 'unresolved', 'succeeded', 'superseded', 'rejected',
-         'expired', 'revoked', 'not_executed', 'written_off')),
+    state              TEXT    NOT NULL CHECK (CASE state
+        WHEN 'proposed' THEN 1 WHEN 'available' THEN 1 WHEN 'claimed' THEN 1 WHEN 'prepared' THEN 1
+        WHEN 'unresolved' THEN 1 WHEN 'succeeded' THEN 1 WHEN 'superseded' THEN 1 WHEN 'rejected' THEN 1
+        WHEN 'expired' THEN 1 WHEN 'revoked' THEN 1 WHEN 'not_executed' THEN 1 WHEN 'written_off' THEN 1
+        ELSE 0 END),
     epoch              INTEGER NOT NULL CHECK (epoch >= 0),
     floor              INTEGER NOT NULL CHECK (floor >= 0),
     generation         INTEGER CHECK (generation > floor),
@@ -169,9 +171,6 @@ CREATE TABLE actions (
 
 CREATE UNIQUE INDEX actions_generation ON actions (action_key, generation) WHERE generation IS NOT NULL;
 
-CREATE UNIQUE INDEX actions_open ON actions (action_key)
-    WHERE state IN ('proposed', 'available', 'claimed', 'prepared', 'unresolved');
-
 CREATE INDEX actions_members ON actions (action_key, action_row_id);
 
 CREATE INDEX actions_inbox ON actions (state, action_row_id);
@@ -209,14 +208,24 @@ CREATE TABLE effect_time (
 );
 
 CREATE TRIGGER actions_arrows BEFORE UPDATE ON actions
-WHEN NEW.state <> OLD.state AND OLD.state || '>' || NEW.state NOT IN (
-    'proposed>superseded', 'proposed>rejected', 'proposed>available', 'proposed>revoked', 'proposed>expired',
-    'available>claimed', 'available>revoked', 'available>expired',
-    'claimed>prepared', 'claimed>not_executed', 'claimed>unresolved',
-    'prepared>succeeded', 'prepared>superseded', 'prepared>not_executed', 'prepared>unresolved',
-    'unresolved>not_executed', 'unresolved>succeeded', 'unresolved>superseded', 'unresolved>written_off',
-    'not_executed>superseded', 'expired>superseded', 'rejected>superseded', 'revoked>superseded')
+WHEN NEW.state <> OLD.state AND CASE OLD.state || '>' || NEW.state
+    WHEN 'available>claimed' THEN 0 WHEN 'claimed>prepared' THEN 0 WHEN 'prepared>succeeded' THEN 0
+    WHEN 'proposed>superseded' THEN 0 WHEN 'proposed>rejected' THEN 0 WHEN 'proposed>available' THEN 0
+    WHEN 'proposed>revoked' THEN 0 WHEN 'proposed>expired' THEN 0
+    WHEN 'available>revoked' THEN 0 WHEN 'available>expired' THEN 0
+    WHEN 'claimed>not_executed' THEN 0 WHEN 'claimed>unresolved' THEN 0
+    WHEN 'prepared>superseded' THEN 0 WHEN 'prepared>not_executed' THEN 0 WHEN 'prepared>unresolved' THEN 0
+    WHEN 'unresolved>not_executed' THEN 0 WHEN 'unresolved>succeeded' THEN 0
+    WHEN 'unresolved>superseded' THEN 0 WHEN 'unresolved>written_off' THEN 0
+    WHEN 'not_executed>superseded' THEN 0 WHEN 'expired>superseded' THEN 0
+    WHEN 'rejected>superseded' THEN 0 WHEN 'revoked>superseded' THEN 0
+    ELSE 1 END
 BEGIN SELECT RAISE(ABORT, 'no arrow leads there'); END;
+
+CREATE TRIGGER actions_open BEFORE INSERT ON actions
+WHEN EXISTS (SELECT 1 FROM actions WHERE action_key = NEW.action_key
+    AND state IN ('proposed', 'available', 'claimed', 'prepared', 'unresolved'))
+BEGIN SELECT RAISE(ABORT, 'this key has an open member'); END;
 
 CREATE TRIGGER actions_begin BEFORE INSERT ON actions
 WHEN NOT (NEW.state IN ('proposed', 'unresolved') AND NEW.rebuilt = 0 AND NEW.generation IS NULL

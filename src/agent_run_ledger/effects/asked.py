@@ -1,0 +1,82 @@
+"""What is asked: whether a command can be recorded, and whether an operation that landed was the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+
+from agent_run_ledger.effects.intents import check_text
+from agent_run_ledger.errors import Misuse, Refused, Tampered
+from agent_run_ledger.kernel.effects import Action
+from agent_run_ledger.kernel.effects.commands import Claim, Command, Edit, HandOut, Propose, Successor
+from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
+from agent_run_ledger.kernel.effects.record import transition_from
+from agent_run_ledger.ports.effects import StoredTransition
+
+MIN_EVIDENCE_ID, MAX_EVIDENCE_ID = 16, 64
+
+_DRAWN: Final[Mapping[type, tuple[str, ...]]] = {
+    Propose: ("action_id",),
+    Edit: ("new_action_id",),
+    Successor: ("new_action_id", "cosigned"),
+    Claim: ("claim_id",),
+    HandOut: ("cosigned",),
+}
+"""What a call draws or looks up for itself beside the time: not what is asked, so a repeated call may differ in it."""
+
+
+def checked(command: Command) -> Command:
+    """Return a command as its record will hold it: a word that stands for one of an enum is that one.
+
+    Misuse("bad_argument") for what a record could not hold exactly.
+    """
+    try:
+        plain = to_plain(command)
+        orjson.dumps(plain, option=orjson.OPT_STRICT_INTEGER)
+        held: Command = from_plain(type(command), plain)
+    except (TypeError, ValueError) as error:
+        raise _bad(f"{command.event} was asked with values of other types: {error}") from error
+    if held != command:
+        raise _bad(f"{command.event} was asked with values that a record does not hold exactly")
+    check_text("a principal", command.actor.principal)
+    for name in ("evidence", "fence"):
+        evidence: Any = getattr(command, name, None)
+        if evidence is None:
+            continue
+        if not MIN_EVIDENCE_ID <= len(evidence.evidence_id) <= MAX_EVIDENCE_ID:
+            raise _bad(f"an evidence_id has {MIN_EVIDENCE_ID} to {MAX_EVIDENCE_ID} bytes, none twice")
+        generation = getattr(evidence, "generation", None)
+        if generation is not None and generation < 1:
+            raise _bad(f"a generation is at least 1, not {generation}")
+    return held
+
+
+def rows_on_record(
+    op_id: bytes, records: Sequence[StoredTransition], members: Sequence[Action], command: Command
+) -> tuple[Action, ...]:
+    """Return the rows that an operation wrote, as they stand now.
+
+    Refused("op_id_used") where that operation asked for anything else.
+    """
+    try:
+        done = [transition_from(record.payload) for record in records]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Tampered(f"the record of operation {op_id.hex()} cannot be read: {error}", code="corrupt") from error
+    rows = [member for one in done for member in members if member.action_id == one.row.action_id]
+    if not done or not rows or not _same_question(done[0].command, command):
+        raise Refused(f"operation {op_id.hex()} was another one", code="op_id_used", hint="draw a new op_id")
+    return tuple(rows)
+
+
+def _same_question(old: Any, new: Any) -> bool:
+    if type(old) is not type(new) or old.actor.principal != new.actor.principal:
+        return False
+    left_open = {name: getattr(old, name) for name in ("now", "actor", *_DRAWN.get(type(old), ()))}
+    return bool(replace(new, **left_open) == old)
+
+
+def _bad(said: str) -> Misuse:
+    return Misuse(said, code="bad_argument")

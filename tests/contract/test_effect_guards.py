@@ -1,0 +1,493 @@
+"""Every guard of the rules through the API of a real store: error, code, what to do next, and nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent_run_ledger import LedgerError, Pending, Refused, Unavailable
+from agent_run_ledger.effects import Covers, DoubtBy, DrainKind, Event, Found, Role, Seen, TargetClass
+from tests.contract.effect_kit import (
+    ANN,
+    BOUND_MS,
+    DAN,
+    EXE,
+    GUARDED,
+    PERMIT_MS,
+    START_MS,
+    WINDOW_MS,
+    A,
+    E,
+    FakeWitness,
+    Kit,
+    actor,
+    effects,
+)
+
+N, V, I, F_MINUS, F = TargetClass.N, TargetClass.V, TargetClass.I, TargetClass.F_MINUS, TargetClass.F  # noqa: E741
+EVE = actor("eve", Role.APPROVER)
+Asked = Callable[[], object]
+Case = tuple[Event, str, Callable[[Kit], Asked]]
+
+# What only an admission brings about, which this version does not have; what the state says first; drawn ids.
+NOT_YET = {
+    *((event, code) for event in (E.CLAIM, E.PREPARE) for code in ("old_epoch", "audience_closed")),
+    *((event, "origin_not_frozen") for event in (E.CLAIM, E.PREPARE)),
+    (E.CLAIM, "few_approvals"),
+    (E.CLAIM, "revoked"),
+    (E.PREPARE, "not_yet_valid"),
+    (E.HAND_OUT, "old_epoch"),
+    (E.OBSERVE, "covers_too_little"),
+    (E.EDIT, "id_taken"),
+    (E.SUCCESSOR, "id_taken"),
+}
+
+
+def about(event: Event, state: A, target: TargetClass = N, **changes: Any) -> Callable[[Kit], Asked]:
+    """Ask for an event in a state, with changed arguments; callable ones get kit and view."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(state, target)
+        given = {name: value(kit, view) if callable(value) else value for name, value in changes.items()}
+        return lambda: kit.do(event, view, **given)
+
+    return make
+
+
+def signed(**changes: Any) -> Callable[[Kit], Asked]:
+    return about(E.APPROVE, A.PROPOSED, approval=lambda kit, view: kit.approval(view, **changes))
+
+
+def approves(who: Any) -> Callable[[Kit], Asked]:
+    asks = actor(who.principal, Role.APPROVER)
+    return about(E.APPROVE, A.PROPOSED, actor=asks, approval=lambda kit, view: kit.approval(view, who.principal))
+
+
+def forged(**changes: Any) -> Callable[[Kit], Asked]:
+    return about(E.APPROVE, A.PROPOSED, approval=lambda kit, view: replace(kit.approval(view), **changes))
+
+
+def again(who: Any, nonce: bytes) -> Callable[[Kit], Asked]:
+    """A second approval where two are needed."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.move(E.APPROVE, kit.propose(approvals_needed=2))
+        return lambda: kit.do(E.APPROVE, view, actor=who, approval=kit.approval(view, who.principal, nonce=nonce))
+
+    return make
+
+
+def late(event: Event, state: A, ms: int, target: TargetClass = N, **changes: Any) -> Callable[[Kit], Asked]:
+    """Ask when `ms` have passed since it came into its state."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(state, target)
+        given = {name: value(kit, view) if callable(value) else value for name, value in changes.items()}
+        kit.ticks.tick(ms)
+        return lambda: kit.do(event, view, **given)
+
+    return make
+
+
+def early(kit: Kit) -> Asked:
+    """Ask for a claim a millisecond before the window begins."""
+    view = kit.move(E.APPROVE, kit.propose(not_before_ms=kit.now() + 1))
+    return lambda: kit.do(E.CLAIM, view)
+
+
+def revoked(event: Event, state: A) -> Callable[[Kit], Asked]:
+    def make(kit: Kit) -> Asked:
+        view = kit.move(E.REVOKE, kit.reach(state))
+        return lambda: kit.do(event, view)
+
+    return make
+
+
+def lying(event: Event, state: A, **changes: Any) -> Callable[[Kit], Asked]:
+    """A success by a receipt that has something changed."""
+    return about(event, state, evidence=lambda kit, view: kit.receipt(view, **changes))
+
+
+def fenced(event: Event, target: TargetClass = F, found: Found = Found.NOTHING, **changes: Any) -> Any:
+    state = A.UNRESOLVED if event is E.NOT_EXECUTED else A.CLAIMED
+    return about(event, state, target, fence=lambda kit, view: kit.fence(view, found, **changes))
+
+
+def by_drain(*steps: str, **changes: Any) -> Callable[[Kit], Asked]:
+    """A decision that it was not executed, with these things on record."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(A.UNRESOLVED)
+        for step in steps:
+            if step == "drain":
+                kit.do(E.OBSERVE, view, evidence=kit.drain(view))
+            elif step == "executor looks":
+                kit.do(E.OBSERVE, view, actor=EXE, evidence=kit.seen(view, observer="exe"))
+            else:
+                kit.do(
+                    E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED if step == "executed" else Found.NOTHING)
+                )
+        given = {name: value(kit, view) if callable(value) else value for name, value in changes.items()}
+        return lambda: kit.do(E.NOT_EXECUTED, view, **given)
+
+    return make
+
+
+def drains(state: A, target: TargetClass, kind: DrainKind = DrainKind.PATH_DEAD, **changes: Any) -> Any:
+    return about(E.OBSERVE, state, target, evidence=lambda kit, view: kit.drain(view, kind, **changes))
+
+
+def looks(**changes: Any) -> Callable[[Kit], Asked]:
+    return about(E.OBSERVE, A.PREPARED, evidence=lambda kit, view: kit.seen(view, **changes))
+
+
+def contradicts(kit: Kit) -> Asked:
+    view = kit.reach(A.UNRESOLVED)
+    kit.do(E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED))
+    return lambda: kit.do(E.OBSERVE, view)
+
+
+def drained_before(kit: Kit) -> Asked:
+    view = kit.reach(A.PREPARED)
+    kit.do(E.OBSERVE, view, evidence=kit.drain(view))
+    return lambda: kit.do(E.HAND_OUT, view)
+
+
+def restarted(kit: Kit) -> Asked:
+    view = kit.reach(A.PREPARED)
+    kit.reopen()
+    return lambda: kit.do(E.HAND_OUT, view)
+
+
+def handed_out(target: TargetClass) -> Callable[[Kit], Asked]:
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(A.PREPARED, target)
+        kit.do(E.HAND_OUT, view)
+        return lambda: kit.do(E.HAND_OUT, view)
+
+    return make
+
+
+def wild_clock(event: Event, state: A, **changes: Any) -> Callable[[Kit], Asked]:
+    """Ask by the clock when it cannot be trusted."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(state, V)
+        kit.ticks.leap(2 * 3_600_000 + WINDOW_MS)
+        given = {name: value(kit, view) if callable(value) else value for name, value in changes.items()}
+        return lambda: kit.do(event, view, **given)
+
+    return make
+
+
+def other_window(event: Event, state: A) -> Callable[[Kit], Asked]:
+    return about(event, state, intent=lambda kit, view: kit.intent(request=b"x", dispatch_before_ms=kit.now()))
+
+
+def no_people(event: Event, state: A) -> Callable[[Kit], Asked]:
+    return about(event, state, intent=lambda kit, view: kit.intent(request=b"x", approvals_needed=0))
+
+
+def proposing(**changes: Any) -> Callable[[Kit], Asked]:
+    return lambda kit: lambda: kit.ledger.propose(ANN, "new", kit.intent(**changes))
+
+
+TIMER, DEAD = DrainKind.EXPIRY, DrainKind.PATH_DEAD
+EARLY_TIMER = lambda kit, view: kit.drain(view, TIMER)  # noqa: E731
+RECONCILING_EXE = actor("exe", Role.RECONCILER)
+
+CASES: list[Case] = [
+    (E.PROPOSE, "key_taken", about(E.PROPOSE, A.PROPOSED, intent=lambda kit, view: kit.intent(request=b"x"))),
+    (E.PROPOSE, "empty_window", proposing(dispatch_before_ms=START_MS)),
+    (E.PROPOSE, "no_approvals", proposing(approvals_needed=0)),
+    (E.EDIT, "same_bytes", about(E.EDIT, A.PROPOSED, intent=lambda kit, view: kit.intent())),
+    (E.EDIT, "empty_window", other_window(E.EDIT, A.PROPOSED)),
+    (E.EDIT, "no_approvals", no_people(E.EDIT, A.PROPOSED)),
+    (E.APPROVE, "other_bytes_signed", forged(signed_sha256=b"?" * 32)),
+    (E.APPROVE, "other_approver", signed(approver="eve")),
+    (E.APPROVE, "other_approver", forged(principal="eve")),
+    (E.APPROVE, "other_approver", about(E.APPROVE, A.PROPOSED, actor=EVE, approval=lambda kit, v: kit.approval(v))),
+    (E.APPROVE, "old_epoch", signed(epoch=1)),
+    (E.APPROVE, "other_action", signed(action_key="refund:18")),
+    (E.APPROVE, "other_action", signed(action_id=b"?" * 16)),
+    (E.APPROVE, "other_action", signed(ledger_id=b"?" * 16)),
+    (E.APPROVE, "other_request", signed(request_sha256=b"?" * 32)),
+    (E.APPROVE, "other_policy", signed(policy_sha256=b"?" * 32)),
+    (E.APPROVE, "other_window", signed(dispatch_before_ms=START_MS + 1)),
+    (E.APPROVE, "other_terms", signed(executor="eve")),
+    (E.APPROVE, "other_terms", signed(preconditions=())),
+    (E.APPROVE, "approver_is_requester", approves(ANN)),
+    (E.APPROVE, "approver_is_executor", approves(EXE)),
+    (E.APPROVE, "same_principal", again(actor("bob", Role.APPROVER), b"nonce")),
+    (E.APPROVE, "other_instance", again(DAN, b"another nonce")),
+    (E.APPROVE, "expired", late(E.APPROVE, A.PROPOSED, WINDOW_MS)),
+    (E.SUCCESSOR, "empty_window", other_window(E.SUCCESSOR, A.REVOKED)),
+    (E.SUCCESSOR, "no_approvals", no_people(E.SUCCESSOR, A.REVOKED)),
+    (E.EXPIRE, "window_open", late(E.EXPIRE, A.PROPOSED, WINDOW_MS - 1)),
+    (E.EXPIRE, "window_open", late(E.EXPIRE, A.AVAILABLE, WINDOW_MS - 1)),
+    (E.CLAIM, "wrong_executor", about(E.CLAIM, A.AVAILABLE, actor=actor("eve", Role.EXECUTOR))),
+    (E.CLAIM, "digest_mismatch", about(E.CLAIM, A.AVAILABLE, request_sha256=b"?" * 32)),
+    (E.CLAIM, "not_yet_valid", early),
+    (E.CLAIM, "expired", late(E.CLAIM, A.AVAILABLE, WINDOW_MS)),
+    (E.PREPARE, "other_claim", about(E.PREPARE, A.CLAIMED, claim_id=b"?" * 16)),
+    (E.PREPARE, "other_worker", about(E.PREPARE, A.CLAIMED, worker="w2")),
+    (E.PREPARE, "revoked", revoked(E.PREPARE, A.CLAIMED)),
+    (E.PREPARE, "expired", late(E.PREPARE, A.CLAIMED, WINDOW_MS)),
+    (E.PREPARE, "permit_too_long", about(E.PREPARE, A.CLAIMED, permit_ms=60_001)),
+    (E.PREPARE, "permit_too_long", about(E.PREPARE, A.CLAIMED, permit_ms=0)),
+    (E.HAND_OUT, "other_claim", about(E.HAND_OUT, A.PREPARED, claim_id=b"?" * 16)),
+    (E.HAND_OUT, "other_worker", about(E.HAND_OUT, A.PREPARED, worker="w2")),
+    (E.HAND_OUT, "restarted", restarted),
+    (E.HAND_OUT, "revoked", revoked(E.HAND_OUT, A.PREPARED)),
+    (E.HAND_OUT, "permit_expired", late(E.HAND_OUT, A.PREPARED, PERMIT_MS)),
+    (E.HAND_OUT, "drained", drained_before),
+    (E.HAND_OUT, "handed_out", handed_out(N)),
+    (E.HAND_OUT, "handed_out", handed_out(V)),
+    (E.OUTCOME, "other_key", lying(E.OUTCOME, A.PREPARED, action_key="refund:18")),
+    (E.OUTCOME, "other_receiver", lying(E.OUTCOME, A.PREPARED, receiver="https://eve.example")),
+    (E.OUTCOME, "says_no_success", about(E.OUTCOME, A.PREPARED, evidence=lambda kit, view: kit.seen(view))),
+    (E.OUTCOME, "says_no_success", about(E.OUTCOME, A.PREPARED, evidence=lambda kit, view: kit.fence(view))),
+    (E.SUCCESS, "reconciler_is_executor", about(E.SUCCESS, A.UNRESOLVED, actor=RECONCILING_EXE)),
+    (E.SUCCESS, "other_key", lying(E.SUCCESS, A.UNRESOLVED, action_key="refund:18")),
+    (E.SUCCESS, "other_receiver", lying(E.SUCCESS, A.UNRESOLVED, receiver="https://eve.example")),
+    (E.SUCCESS, "says_no_success", about(E.SUCCESS, A.UNRESOLVED, evidence=lambda kit, view: kit.seen(view))),
+    (E.DOUBT, "neighbours_claim", about(E.DOUBT, A.CLAIMED, actor=EXE, by=DoubtBy.WORKER, worker="w2")),
+    (E.DOUBT, "not_operator", about(E.DOUBT, A.CLAIMED, actor=EXE)),
+    (E.DOUBT, "clock_untrusted", wild_clock(E.DOUBT, A.PREPARED, by=DoubtBy.EXPIRY)),
+    (E.DOUBT, "too_early", late(E.DOUBT, A.PREPARED, PERMIT_MS + BOUND_MS - 1, by=DoubtBy.EXPIRY)),
+    (E.DOUBT, "too_early", late(E.DOUBT, A.CLAIMED, WINDOW_MS + BOUND_MS - 1, by=DoubtBy.EXPIRY)),
+    (E.OBSERVE, "other_key", looks(action_key="refund:18")),
+    (E.OBSERVE, "other_observer", looks(observer="eve")),
+    (E.OBSERVE, "other_epoch", looks(epoch=1)),
+    (E.OBSERVE, "contradicted", contradicts),
+    (E.OBSERVE, "nothing_to_drain", drains(A.CLAIMED, N)),
+    (E.OBSERVE, "fence_instead", drains(A.PREPARED, F)),
+    (
+        E.OBSERVE,
+        "drain_by_executor",
+        about(E.OBSERVE, A.PREPARED, actor=EXE, evidence=lambda kit, view: kit.drain(view, observer="exe")),
+    ),
+    (E.OBSERVE, "no_timer", drains(A.PREPARED, N, TIMER)),
+    (E.OBSERVE, "no_timer", drains(A.PREPARED, I, TIMER)),
+    (E.OBSERVE, "clock_untrusted", wild_clock(E.OBSERVE, A.PREPARED, evidence=EARLY_TIMER)),
+    (
+        E.OBSERVE,
+        "permit_may_live",
+        late(E.OBSERVE, A.PREPARED, PERMIT_MS + BOUND_MS - 1, V, evidence=EARLY_TIMER),
+    ),
+    (E.NOT_EXECUTED, "reconciler_is_executor", by_drain("drain", "look", actor=RECONCILING_EXE)),
+    (E.NOT_EXECUTED, "reconciler_is_executor", by_drain("drain", "look", people=frozenset({"exe"}))),
+    (E.NOT_EXECUTED, "not_asked", about(E.NOT_EXECUTED, A.UNRESOLVED, F)),
+    (E.NOT_EXECUTED, "not_asked", about(E.NOT_EXECUTED, A.UNRESOLVED, F_MINUS)),
+    (E.NOT_EXECUTED, "no_fence", by_drain("drain", "look", fence=lambda kit, view: kit.fence(view))),
+    (E.NOT_EXECUTED, "fence_of_other_key", fenced(E.NOT_EXECUTED, action_key="refund:18")),
+    (E.NOT_EXECUTED, "fence_of_other_receiver", fenced(E.NOT_EXECUTED, receiver="https://eve.example")),
+    (E.NOT_EXECUTED, "fence_of_other_epoch", fenced(E.NOT_EXECUTED, epoch=1)),
+    (E.NOT_EXECUTED, "receiver_executed", fenced(E.NOT_EXECUTED, F, Found.EXECUTED)),
+    (E.NOT_EXECUTED, "outcome_unknown", fenced(E.NOT_EXECUTED, F, Found.UNKNOWN)),
+    (E.NOT_EXECUTED, "mark_below", fenced(E.NOT_EXECUTED, mark=0)),
+    (E.NOT_EXECUTED, "no_drain", by_drain()),
+    (E.NOT_EXECUTED, "no_drain", fenced(E.NOT_EXECUTED, F_MINUS, Found.UNKNOWN)),
+    (E.NOT_EXECUTED, "no_observation", by_drain("drain")),
+    (E.NOT_EXECUTED, "no_observation", by_drain("drain", "executed")),
+    (E.NOT_EXECUTED, "observation_before_drain", by_drain("look", "drain")),
+    (E.NOT_EXECUTED, "executors_word", by_drain("drain", "executor looks")),
+    (E.WRITE_OFF, "reconciler_is_executor", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({"exe", "dan"}))),
+    (E.WRITE_OFF, "few_people", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({"cat"}))),
+    (E.WRITE_OFF, "observable", about(E.WRITE_OFF, A.UNRESOLVED, nobody_can_observe=False)),
+    (E.CLOSE_UNPREPARED, "reconciler_is_executor", about(E.CLOSE_UNPREPARED, A.CLAIMED, F, actor=RECONCILING_EXE)),
+    (E.CLOSE_UNPREPARED, "prepared_before", about(E.CLOSE_UNPREPARED, A.UNRESOLVED, F)),
+    (E.CLOSE_UNPREPARED, "needs_fence_or_drain", about(E.CLOSE_UNPREPARED, A.CLAIMED)),
+    (E.CLOSE_UNPREPARED, "needs_fence_or_drain", about(E.CLOSE_UNPREPARED, A.CLAIMED, F)),
+    (E.CLOSE_UNPREPARED, "no_fence", fenced(E.CLOSE_UNPREPARED, V)),
+    (E.CLOSE_UNPREPARED, "fence_of_other_key", fenced(E.CLOSE_UNPREPARED, action_key="refund:18")),
+    (E.CLOSE_UNPREPARED, "fence_of_other_receiver", fenced(E.CLOSE_UNPREPARED, receiver="https://eve.example")),
+    (E.CLOSE_UNPREPARED, "fence_of_other_epoch", fenced(E.CLOSE_UNPREPARED, epoch=1)),
+    (E.CLOSE_UNPREPARED, "receiver_executed", fenced(E.CLOSE_UNPREPARED, F, Found.EXECUTED)),
+    (E.CLOSE_UNPREPARED, "outcome_unknown", fenced(E.CLOSE_UNPREPARED, F_MINUS, Found.UNKNOWN)),
+    (E.CLOSE_UNPREPARED, "mark_below", fenced(E.CLOSE_UNPREPARED, mark=0)),
+]  # fmt: skip
+
+# By hand: what may be asked again as it is, and what a clock has to say first.
+WAITS = {
+    (E.CLAIM, "not_yet_valid"), (E.HAND_OUT, "not_cosigned"), (E.DOUBT, "too_early"),
+    (E.SUCCESSOR, "close_not_cosigned"), (E.EXPIRE, "window_open"), (E.OBSERVE, "permit_may_live"),
+}  # fmt: skip
+LATER = {(E.DOUBT, "clock_untrusted"), (E.OBSERVE, "clock_untrusted"), (E.EXPIRE, "clock_untrusted")}
+ELSEWHERE = {
+    (E.NOT_EXECUTED, "few_people"),
+    (E.HAND_OUT, "not_cosigned"),
+    (E.SUCCESSOR, "close_not_cosigned"),
+    (E.EXPIRE, "clock_untrusted"),
+}
+"""Needs a witness, other settings or another clock: tested below."""
+
+
+def answer_of(event: Event, code: str) -> type[LedgerError]:
+    if (event, code) in WAITS:
+        return Pending
+    return Unavailable if (event, code) in LATER else Refused
+
+
+def named() -> list[Any]:
+    count: dict[str, int] = {}
+    params = []
+    for event, code, make in CASES:
+        name = f"{event}-{code}"
+        count[name] = count.get(name, 0) + 1
+        params.append(pytest.param(event, code, make, id=name if count[name] == 1 else f"{name}-{count[name]}"))
+    return params
+
+
+@pytest.mark.parametrize(("event", "code", "make"), named())
+def test_each_guard_refuses_through_the_api(event: Event, code: str, make: Callable[[Kit], Asked]) -> None:
+    with effects() as kit:
+        error = kit.refused(make(kit))
+        assert (type(error), error.code) == (answer_of(event, code), code)
+        assert error.message.startswith(f"{event} of ")
+        if event is not E.PROPOSE:
+            (newest, *_) = reversed(kit.ledger.inspect("refund:17"))
+            assert newest.action_id.hex() in error.message
+        if isinstance(error, Pending | Unavailable):
+            assert error.hint
+
+
+def test_no_guard_is_without_a_case() -> None:
+    assert {(event, code) for event, code, _ in CASES} | NOT_YET | ELSEWHERE == set(GUARDED)
+    assert not ({(event, code) for event, code, _ in CASES} & (NOT_YET | ELSEWHERE))
+
+
+def test_by_policy_a_decision_that_nothing_was_executed_takes_more_people() -> None:
+    with effects(people_for_not_executed=2) as kit:
+        view = kit.ready(E.NOT_EXECUTED, kit.reach(A.UNRESOLVED))
+        error = kit.refused(lambda: kit.do(E.NOT_EXECUTED, view))
+        assert (type(error), error.code) == (Refused, "few_people")
+        assert "people" in error.hint
+        assert kit.do(E.NOT_EXECUTED, view, people=frozenset({"dan"})).state is A.NOT_EXECUTED
+
+
+def test_a_clock_that_cannot_be_trusted_closes_no_window() -> None:
+    with effects() as kit:
+        view = kit.reach(A.AVAILABLE)
+        kit.ticks.leap(2 * 3_600_000)
+        error = kit.refused(lambda: kit.do(E.EXPIRE, view))
+        assert (type(error), error.code) == (Unavailable, "clock_untrusted")
+
+
+def test_a_permit_waits_for_the_witness_that_answers_a_moment_too_late() -> None:
+    witness = FakeWitness()
+    with effects(witness=witness) as kit:
+        view = kit.reach(A.PREPARED)
+        witness.says = [Seen.SILENT]  # then it answers, but the question was asked before
+        error = kit.refused(lambda: kit.do(E.HAND_OUT, view))
+        assert (type(error), error.code) == (Pending, "not_cosigned")
+        assert kit.do(E.HAND_OUT, view).handed_now
+
+
+def test_a_successor_waits_until_the_witness_has_seen_the_close() -> None:
+    witness = FakeWitness()
+    with effects(witness=witness) as kit:
+        view = kit.ready(E.NOT_EXECUTED, kit.reach(A.UNRESOLVED))
+        witness.says = [Seen.SILENT, Seen.SILENT]
+        with pytest.raises(Pending) as waits:
+            kit.do(E.NOT_EXECUTED, view, op_id=b"the close op id.")
+        assert waits.value.code == "not_witnessed"
+        error = kit.refused(lambda: kit.do(E.SUCCESSOR, view))
+        assert (type(error), error.code) == (Pending, "close_not_cosigned")
+        assert kit.do(E.NOT_EXECUTED, view, op_id=b"the close op id.").state is A.NOT_EXECUTED
+        assert kit.do(E.SUCCESSOR, view).state is A.PROPOSED
+
+
+BAD_ARGUMENTS: list[tuple[str, Callable[[Kit], Asked]]] = [
+    ("text for bytes", about(E.CLAIM, A.AVAILABLE, claim_key="k" * 16)),
+    ("hex for bytes", about(E.CLAIM, A.AVAILABLE, request_sha256="ab" * 32)),
+    ("a list of people", about(E.WRITE_OFF, A.UNRESOLVED, people=["dan"])),
+    ("a float", about(E.PREPARE, A.CLAIMED, permit_ms=1.5)),
+    ("a truth for a number", about(E.PREPARE, A.CLAIMED, permit_ms=True)),
+    ("half a character", looks(observer="\ud800")),
+    ("a number beyond 2**53", lying(E.SUCCESS, A.UNRESOLVED, generation=1 << 53)),
+    ("a short evidence id", looks(evidence_id=b"15 bytes in all")),
+    ("a long evidence id", looks(evidence_id=bytes(65))),
+    ("a short id of a fence", fenced(E.NOT_EXECUTED, evidence_id=b"15 bytes in all")),
+    ("generation 0", lying(E.SUCCESS, A.UNRESOLVED, generation=0)),
+    ("no approval at all", about(E.APPROVE, A.PROPOSED, approval=None)),
+    ("no evidence at all", about(E.OUTCOME, A.PREPARED, evidence=None)),
+    ("another doubt", about(E.DOUBT, A.CLAIMED, by="nobody")),
+    ("nobody", about(E.REVOKE, A.PROPOSED, actor=actor("", Role.REVOKER))),
+    ("an op_id of another size", about(E.REVOKE, A.PROPOSED, op_id=b"short")),
+]
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in BAD_ARGUMENTS])
+def test_what_a_record_could_not_hold_is_misuse(make: Callable[[Kit], Asked]) -> None:
+    with effects() as kit:
+        error = kit.refused(make(kit))
+        assert (error.exit_code, error.code) in {(2, "bad_argument"), (2, "bad_intent"), (2, "bad_op_id")}
+
+
+WORDS: list[tuple[str, str, Callable[[Kit], Asked]]] = [
+    ("a worker's doubt", "neighbours_claim", about(E.DOUBT, A.CLAIMED, actor=EXE, by="worker", worker="w2")),
+    ("an operator's doubt", "not_operator", about(E.DOUBT, A.CLAIMED, actor=EXE, by="operator")),
+    ("a clock's doubt", "too_early", about(E.DOUBT, A.CLAIMED, by="expiry")),
+    ("a timer", "no_timer", about(E.OBSERVE, A.PREPARED, evidence=lambda k, v: k.drain(v, "expiry"))),
+    ("an execution", "receiver_executed", fenced(E.NOT_EXECUTED, F, "executed")),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("code", "make"), [pytest.param(code, make, id=name) for name, code, make in WORDS])
+def test_a_word_in_the_place_of_an_enum_is_that_one(code: str, make: Callable[[Kit], Asked]) -> None:
+    with effects() as kit:
+        assert kit.refused(make(kit)).code == code
+
+
+def test_evidence_ids_of_the_smallest_and_the_largest_size_are_kept() -> None:
+    with effects() as kit:
+        view = kit.reach(A.UNRESOLVED)
+        for size in (16, 64):
+            view = kit.do(E.OBSERVE, view, evidence=kit.seen(view, evidence_id=bytes([size]) * size))
+        assert [len(one) for one in view.evidence] == [16, 64]
+
+
+def test_an_approval_counts_once() -> None:
+    with effects() as kit:
+        first, second = kit.propose(key="k1"), kit.propose(key="k2")
+        used = kit.approval(first)
+        kit.do(E.APPROVE, first, approval=used)
+        again = replace(kit.approval(second), approval_id=used.approval_id)
+        error = kit.refused(lambda: kit.do(E.APPROVE, second, approval=again))
+        assert (type(error), error.code) == (Refused, "approval_used")
+        assert used.approval_id.hex() in error.message
+
+
+# The other side of each edge that a clock draws: a millisecond further and it happens.
+EDGES: list[tuple[str, Callable[[Kit], Asked]]] = [
+    ("approve", late(E.APPROVE, A.PROPOSED, WINDOW_MS - 1)),
+    ("claim", late(E.CLAIM, A.AVAILABLE, WINDOW_MS - 1)),
+    ("prepare", late(E.PREPARE, A.CLAIMED, WINDOW_MS - 1)),
+    ("permit", about(E.PREPARE, A.CLAIMED, permit_ms=60_000)),
+    ("shortest permit", about(E.PREPARE, A.CLAIMED, permit_ms=1)),
+    ("hand out", late(E.HAND_OUT, A.PREPARED, PERMIT_MS - 1)),
+    ("expire", late(E.EXPIRE, A.PROPOSED, WINDOW_MS)),
+    ("doubt prepared", late(E.DOUBT, A.PREPARED, PERMIT_MS + BOUND_MS, by=DoubtBy.EXPIRY)),
+    ("doubt claimed", late(E.DOUBT, A.CLAIMED, WINDOW_MS + BOUND_MS, by=DoubtBy.EXPIRY)),
+    ("own doubt", about(E.DOUBT, A.CLAIMED, actor=EXE, by=DoubtBy.WORKER, worker="w1")),
+    ("drain", late(E.OBSERVE, A.PREPARED, PERMIT_MS + BOUND_MS, V, evidence=EARLY_TIMER)),
+    ("dead worker", drains(A.PREPARED, N, DEAD, covers=Covers.WORKER)),
+    ("fence", fenced(E.NOT_EXECUTED)),
+    ("fence of f minus", fenced(E.NOT_EXECUTED, F_MINUS)),
+    ("close by fence", fenced(E.CLOSE_UNPREPARED)),
+    ("success by fence", about(E.SUCCESS, A.UNRESOLVED, F, evidence=lambda k, v: k.fence(v, Found.EXECUTED))),
+    ("success by look", about(E.SUCCESS, A.UNRESOLVED, evidence=lambda k, v: k.seen(v, Found.EXECUTED))),
+]
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in EDGES])
+def test_on_the_other_side_of_each_edge_it_happens(make: Callable[[Kit], Asked]) -> None:
+    with effects() as kit:
+        asked = make(kit)
+        size = kit.ledger._store.reader().head().size
+        asked()
+        assert kit.ledger._store.reader().head().size == size + 1
