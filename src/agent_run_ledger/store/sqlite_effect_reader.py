@@ -17,7 +17,6 @@ from agent_run_ledger.store.statements import statements
 T = TypeVar("T")
 
 _CHUNK_ROWS = 1_000
-_CHUNK_LEAVES = 256
 
 
 class Locked(Protocol):
@@ -67,7 +66,10 @@ class SqliteEffectReader:
     def request(self, action_id: bytes) -> bytes | None:
         """See ports.effects.EffectReader.request."""
         rows = self._fetch("select_request", (action_id,))
-        return rows[0][0] if rows else None
+        body: Any = rows[0][0] if rows else None
+        if rows and not isinstance(body, bytes):
+            raise Tampered(f"{self._location}: the request of action {action_id.hex()} is no bytes", code="corrupt")
+        return body
 
     def transitions(self, action_id: bytes) -> list[StoredTransition]:
         """See ports.effects.EffectReader.transitions."""
@@ -80,10 +82,11 @@ class SqliteEffectReader:
 
     def leaf_transitions(self, *, first: int, stop: int) -> Iterator[StoredTransition]:
         """See ports.effects.EffectReader.leaf_transitions."""
-        for begin in range(first, stop, _CHUNK_LEAVES):
-            end = min(stop, begin + _CHUNK_LEAVES)
-            for row in self._fetch("select_action_records_between", (begin << 16, end << 16)):
+        after, before = first << 16, stop << 16
+        while rows := self._fetch("select_action_records_between", (after, before, _CHUNK_ROWS)):
+            for row in rows:
                 yield self._transition(row)
+            after = rows[-1][0] + 1
 
     def count_transitions(self) -> int:
         """See ports.effects.EffectReader.count_transitions."""
