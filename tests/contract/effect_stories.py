@@ -62,8 +62,8 @@ def intent(body: bytes, target: TargetClass = TargetClass.F, approvals: int = 1,
 class Stories:
     """Actions of one ledger, brought as far as a test wants them. Each is found by its key."""
 
-    def __init__(self, path: Path) -> None:
-        open_sqlite(path, create=True, authority=True).close()
+    def __init__(self, path: Path, *, new: bool = True) -> None:
+        open_sqlite(path, create=new, authority=True).close()
         self.ticks = Ticks()
         self.ledger = EffectLedger(path, time=self.ticks)
         self._drawn = 0
