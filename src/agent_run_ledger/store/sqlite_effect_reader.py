@@ -61,13 +61,19 @@ class SqliteEffectReader:
 
     def counts(self) -> Mapping[ActionState, int]:
         """See ports.effects.EffectReader.counts."""
-        return {ActionState(state): number for state, number in self._fetch("count_actions", ())}
+        counted = self._fetch("count_actions", ())
+        try:
+            return {ActionState(state): number for state, number in counted}
+        except ValueError as error:
+            raise Tampered(f"{self._location}: an action is in no known state: {error}", code="corrupt") from error
 
     def request(self, action_id: bytes) -> bytes | None:
         """See ports.effects.EffectReader.request."""
         rows = self._fetch("select_request", (action_id,))
-        body: Any = rows[0][0] if rows else None
-        if rows and not isinstance(body, bytes):
+        if not rows:
+            return None
+        body: Any = rows[0][0]
+        if not isinstance(body, bytes):
             raise Tampered(f"{self._location}: the request of action {action_id.hex()} is no bytes", code="corrupt")
         return body
 

@@ -7,9 +7,11 @@ import sys
 import apsw
 
 connection = apsw.Connection(sys.argv[1])
-# The triggers are lifted for the statements and put back as they were.
+# The triggers that the statements do not speak of are lifted for them and put back as they were.
 with connection:
-    guards = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
+    guards = connection.execute(
+        "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND instr(?, name) = 0", (sys.argv[2],)
+    )
     lifted = guards.fetchall()
     for name, _ in lifted:
         connection.execute(f"DROP TRIGGER {name}")
