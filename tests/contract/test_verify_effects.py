@@ -131,7 +131,7 @@ IN_ROWS: dict[str, tuple[str, str, str]] = {
     "text in the place of bytes": (
         "available",
         "UPDATE requests SET body = 'available' WHERE action_row_id = {row}",
-        "the actions of key 'available' cannot be read",
+        "is no bytes",
     ),
     "no bytes to be sent": ("available", "DELETE FROM requests WHERE action_row_id = {row}", "is missing"),
     "bytes of an action that was rebuilt": (
@@ -243,6 +243,13 @@ def test_a_record_that_is_not_the_leafs_is_named_at_its_leaf(ledger: Path, sql: 
     assert edit(ledger, sql.format(at=at)) > 0
     problems = [(problem.leaf_index, problem.text) for problem in audit(ledger).problems]
     assert any(index == at >> 16 and words in text for index, text in problems), problems
+
+
+def test_a_record_of_the_last_leaf_is_named_where_that_is_missing(ledger: Path) -> None:
+    size = audit(ledger).leaves
+    edit(ledger, f"DELETE FROM events WHERE leaf_index = {size - 1}")
+    problems = [(problem.leaf_index, problem.text) for problem in audit(ledger).problems]
+    assert (size - 1, "a record of an action, whose leaf is missing") in problems
 
 
 @pytest.mark.parametrize("leaf", [-3, 999])
