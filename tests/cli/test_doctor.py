@@ -10,6 +10,7 @@ import pytest
 
 from agent_run_ledger.cli import doctor_checks, doctor_growth
 from tests.cli.conftest import Arl, edit
+from tests.contract.effect_stories import Stories
 
 
 def _by_subject(ended: Any) -> dict[str, dict[str, str]]:
@@ -24,7 +25,7 @@ def test_a_sound_store_is_sound(arl: Arl, store: Path) -> None:
     found = _by_subject(ended)
     assert set(found) >= {
         "versions", "store path", "filesystem", "mode", "store", "durability", "size", "free pages", "growth",
-        "authority", "running", "lock file", "disk", "limits",
+        "authority", "actions", "running", "lock file", "disk", "limits",
     }  # fmt: skip
     assert not [one for one in found.values() if one["level"] == "bad"]
     assert all(set(one) == {"level", "subject", "finding", "advice"} for one in found.values())
@@ -153,3 +154,32 @@ def test_a_leaf_that_says_no_time_is_bad(arl: Arl, store: Path) -> None:
     assert ended.code == 6
     bad = [one["finding"] for one in ended.json["findings"] if one["level"] == "bad"]
     assert bad == ["leaf 0 is missing or says no time"]
+
+
+def test_actions_are_counted_by_state_and_a_doubt_is_warned_of(arl: Arl, db: Path) -> None:
+    stories = Stories(db)
+    assert _by_subject(arl("doctor", "--db", db, "--json"))["actions"]["finding"] == "none yet"
+    stories.available("one")
+    stories.available("two")
+    found = arl("doctor", "--db", db, "--json")
+    assert _by_subject(found)["actions"] == {
+        "level": "ok", "subject": "actions", "finding": "2 available", "advice": "",
+    }  # fmt: skip
+    stories.doubted("three")
+    ended = arl("doctor", "--sizes", "--db", db, "--json")
+    told, numbers = _by_subject(ended)["actions"], ended.json["numbers"]
+    assert (told["level"], told["finding"]) == ("warn", "2 available, 1 unresolved; 1 in doubt")
+    assert "record the evidence" in told["advice"]
+    assert (numbers["actions_by_state"], numbers["actions_in_doubt"]) == ({"available": 2, "unresolved": 1}, 1)
+    assert {"actions", "approvals", "requests", "action_records"} <= numbers["bytes_by_table"].keys()
+    stories.ledger.close()
+
+
+def test_an_action_in_a_state_that_there_is_not_is_bad(arl: Arl, db: Path) -> None:
+    stories = Stories(db)
+    stories.available("one")
+    stories.ledger.close()
+    edit(db, "PRAGMA ignore_check_constraints = 1; UPDATE actions SET state = 'done'")
+    ended = arl("doctor", "--db", db, "--json")
+    assert ended.code == 6
+    assert "an action is in no known state" in _by_subject(ended)["store"]["finding"]

@@ -14,6 +14,7 @@ import pytest
 from agent_run_ledger import RunLedger
 from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
 from tests.cli.conftest import HOSTILE_RUN, Arl, edit
+from tests.contract.effect_stories import Stories
 
 DIGESTS = {"fingerprint_hex", "value_sha256_hex", "code_hex", "inputs"}
 
@@ -194,3 +195,17 @@ def test_an_empty_store_exports_its_birth_and_its_checkpoint(arl: Arl, db: Path,
     arl("init", "--db", db)
     events = arl("export", "--db", db, *flags).lines
     assert [event["type"].rpartition(".")[2] for event in events] == ["created", "authority", "checkpoint"]
+
+
+def test_changes_of_actions_are_events_without_what_is_asked_for(arl: Arl, db: Path) -> None:
+    stories = Stories(db)
+    action = stories.handed_out("pay the bill")
+    stories.ledger.close()
+    ended = arl("export", "--db", db, "--payloads", "--fingerprints")
+    kinds = [event["type"].removeprefix("agent-run-ledger.") for event in ended.lines]
+    assert kinds == [
+        "store.created", "store.authority", "action.proposed", "action.available", "action.claimed", "action.prepared",
+        "action.prepared", "log.checkpoint",
+    ]  # fmt: skip
+    assert ended.lines[2]["subject"] == action.action_id.hex()
+    assert "pay the bill" not in ended.out

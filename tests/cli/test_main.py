@@ -221,7 +221,7 @@ def test_init_says_what_authority_means_today(arl: Arl, db: Path, store: Path) -
     assert db == store
     granted = arl("init", "--db", db)
     assert "already there; authority granted" in granted.out
-    assert "This version has no effects yet" in granted.out
+    assert "only\na store with it may hold effects" in granted.out
     assert "unchanged" in arl("init", "--db", db).out
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from agent_run_ledger.kernel.merkle import verify_inclusion
 from tests.cli.conftest import Arl, Audit, edit
+from tests.contract.effect_stories import Stories
 
 
 def test_an_intact_store_is_ok_and_prints_the_line_to_note(arl: Arl, store: Path) -> None:
@@ -18,8 +19,8 @@ def test_an_intact_store_is_ok_and_prints_the_line_to_note(arl: Arl, store: Path
     found = arl("verify", "--db", store, "--json").json
     assert f"arl verify --since {found['leaves']}:{found['root_hex']}" in ended.out
     assert set(found) == {
-        "ok", "leaves", "records", "erased", "runs", "log_id", "root_hex", "noted", "extends_noted", "problem_count",
-        "problems", "copy",
+        "ok", "leaves", "records", "erased", "runs", "actions", "log_id", "root_hex", "noted", "extends_noted",
+        "problem_count", "problems", "copy",
     }  # fmt: skip
     assert (found["ok"], found["runs"], found["problems"]) == (True, 7, [])
 
@@ -113,3 +114,15 @@ def test_inclusion_of_a_leaf_that_is_not_there_is_misuse(arl: Arl, store: Path) 
 def test_inclusion_in_a_log_whose_leaf_was_changed_is_tampered(arl: Arl, store: Path) -> None:
     edit(store, "DROP TRIGGER events_no_update")
     assert arl("verify", "--db", store, "--inclusion", 7, "--json").code == 6
+
+
+def test_actions_are_counted_and_a_forged_one_is_listed(arl: Arl, db: Path) -> None:
+    stories = Stories(db)
+    stories.available("one")
+    stories.ledger.close()
+    assert "actions  1\n" in arl("verify", "--db", db).out
+    assert arl("verify", "--db", db, "--json").json["actions"] == 1
+    edit(db, "UPDATE actions SET state = 'revoked', revoked = 1")
+    ended = arl("verify", "--db", db)
+    assert ended.code == 6
+    assert "says state 'revoked', the log 'available'" in ended.out

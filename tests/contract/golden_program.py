@@ -1,4 +1,4 @@
-"""The program whose store is kept as tests/golden/store/v1.db, written once by `python golden_program.py FILE`."""
+"""The program whose stores are kept in tests/golden/store/, each written once by `python golden_program.py FILE`."""
 
 from __future__ import annotations
 

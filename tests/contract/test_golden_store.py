@@ -1,4 +1,4 @@
-"""A store written by the first version is read, verified and resumed by every later one."""
+"""A store written by an older version is read, verified and resumed by every later one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ from tests.contract.golden_program import build
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "store"
 
 
+@pytest.fixture(params=["v1", "v2", "v3"])
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def copy(tmp_path: pathlib.Path) -> pathlib.Path:
-    return pathlib.Path(shutil.copy(GOLDEN / "v1.db", tmp_path / "v1.db"))
+def copy(tmp_path: pathlib.Path, version: str) -> pathlib.Path:
+    return pathlib.Path(shutil.copy(GOLDEN / f"{version}.db", tmp_path / "copy.db"))
 
 
 def unexpected(**_: Any) -> Any:
@@ -39,8 +44,8 @@ def review_again(collect: Any) -> Any:
     return unexpected()
 
 
-def test_its_log_verifies_to_the_root_that_was_noted(copy: pathlib.Path) -> None:
-    noted = json.loads((GOLDEN / "v1.json").read_text())
+def test_its_log_verifies_to_the_root_that_was_noted(copy: pathlib.Path, version: str) -> None:
+    noted = json.loads((GOLDEN / f"{version}.json").read_text())
     store = open_sqlite(copy, create=False)
     report = verify_log(store.reader())
     store.close()

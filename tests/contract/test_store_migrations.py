@@ -14,21 +14,33 @@ import apsw
 import pytest
 
 from agent_run_ledger.errors import Refused, Tampered
+from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.ledger.verify import verify_log
-from agent_run_ledger.store import open_sqlite, stored_durability
+from agent_run_ledger.store import open_sqlite, sqlite, stored_durability
+from agent_run_ledger.store.sqlite_driver import Connection
 from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION, expected_schema, migration_sha256
 from agent_run_ledger.store.statements import sql_text
 from agent_run_ledger.testing import check_ledger
+from tests.contract.effect_stories import Stories
 
 ROOT = pathlib.Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "store"
 EDITOR = ROOT / "tests" / "scenario" / "programs" / "edit_rows.py"
 
 
+UPGRADE = "import sys; from agent_run_ledger.store import open_sqlite; open_sqlite(sys.argv[1], create=False).close()"
+
+
+@pytest.fixture(params=range(1, SCHEMA_VERSION), ids=lambda version: f"from {version}")
+def version(request: pytest.FixtureRequest) -> int:
+    """Each version that there was before."""
+    return int(request.param)
+
+
 @pytest.fixture
-def old(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A store that the first version wrote."""
-    return pathlib.Path(shutil.copy(GOLDEN / "v1.db", tmp_path / "old.db"))
+def old(tmp_path: pathlib.Path, version: int) -> pathlib.Path:
+    """A store that an older version wrote."""
+    return pathlib.Path(shutil.copy(GOLDEN / f"v{version}.db", tmp_path / "old.db"))
 
 
 def _look(path: pathlib.Path, sql: str) -> list[tuple[object, ...]]:
@@ -55,12 +67,12 @@ def test_published_migrations_never_change() -> None:
     assert len(noted) == SCHEMA_VERSION
 
 
-def test_an_older_store_is_brought_forward_with_its_log_as_it_was(old: pathlib.Path) -> None:
-    noted = json.loads((GOLDEN / "v1.json").read_text())
+def test_an_older_store_is_brought_forward_with_its_log_as_it_was(old: pathlib.Path, version: int) -> None:
+    noted = json.loads((GOLDEN / f"v{version}.json").read_text())
     open_sqlite(old, create=False).close()
     assert _look(old, "SELECT user_version FROM pragma_user_version") == [(SCHEMA_VERSION,)]
     hashes = _look(old, "SELECT version, lower(hex(sha256)) FROM migrations ORDER BY version")
-    assert hashes == [(version, migration_sha256(version).hex()) for version in range(1, SCHEMA_VERSION + 1)]
+    assert hashes == [(number, migration_sha256(number).hex()) for number in range(1, SCHEMA_VERSION + 1)]
     store = open_sqlite(old, create=False, readonly=True)
     report = verify_log(store.reader())
     store.close()
@@ -86,7 +98,7 @@ def test_reading_never_upgrades(old: pathlib.Path) -> None:
 
 def test_a_store_that_came_by_another_migration_is_refused(old: pathlib.Path) -> None:
     open_sqlite(old, create=False).close()
-    _edit(old, "UPDATE migrations SET sha256 = zeroblob(32) WHERE version = 2")
+    _edit(old, f"UPDATE migrations SET sha256 = zeroblob(32) WHERE version = {SCHEMA_VERSION - 1}")
     for readonly in (False, True):
         with pytest.raises(Tampered) as caught:
             open_sqlite(old, create=False, readonly=readonly)
@@ -102,17 +114,33 @@ def test_an_older_store_whose_tables_were_changed_is_not_upgraded(old: pathlib.P
     assert old.read_bytes() == before
 
 
-def test_whoever_upgrades_a_store_knows_from_where(old: pathlib.Path) -> None:
+def test_whoever_upgrades_a_store_knows_from_where(old: pathlib.Path, version: int) -> None:
     store = open_sqlite(old, create=False)
-    assert store.upgraded_from == 1
+    assert store.upgraded_from == version
     assert [(one.version, one.sha256) for one in store.migrations()] == [
-        (version, migration_sha256(version)) for version in range(1, SCHEMA_VERSION + 1)
+        (number, migration_sha256(number)) for number in range(1, SCHEMA_VERSION + 1)
     ]
     store.close()
     for settings in ({}, {"readonly": True}):
         again = open_sqlite(old, create=False, **settings)  # type: ignore[arg-type]
         assert again.upgraded_from is None
         again.close()
+    check_ledger(old)
+
+
+def test_a_store_that_is_upgraded_while_it_is_looked_at_was_not_tampered_with(
+    old: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, others = sqlite.check_schema, [UPGRADE]
+
+    def check_beside_another(connection: Connection, location: str, version: int) -> None:
+        if others:
+            subprocess.run([sys.executable, "-c", others.pop(), old], check=True)
+        check(connection, location, version)
+
+    monkeypatch.setattr(sqlite, "check_schema", check_beside_another)
+    open_sqlite(old, create=False).close()
+    assert not others
     check_ledger(old)
 
 
@@ -139,6 +167,25 @@ def test_a_copy_of_an_upgraded_store_is_upgraded(old: pathlib.Path) -> None:
     assert check_ledger(made.destination).leaves == made.size + 1
 
 
+def test_an_upgraded_store_can_hold_effects_once_it_has_authority(old: pathlib.Path) -> None:
+    with pytest.raises(Refused) as caught:
+        EffectLedger(old)
+    assert caught.value.code == "no_authority"
+    store = open_sqlite(old, create=False)
+    runs = [row.run_id for row in store.reader().list_runs(state=None, before_row_id=None, limit=9)]
+    store.grant_authority()
+    store.close()
+    stories = Stories(old, new=False)
+    stories.all_of_them()
+    stories.ledger.close()
+    check_ledger(old)
+    store = open_sqlite(old, create=False)
+    assert [row.run_id for row in store.reader().list_runs(state=None, before_row_id=None, limit=9)] == runs
+    assert sorted(runs) == ["completed", "failed"]
+    assert verify_log(store.reader()).actions == 18
+    store.close()
+
+
 KILLED = """
 import os, signal, sys
 import agent_run_ledger.store.sqlite as module
@@ -153,20 +200,17 @@ open_sqlite(sys.argv[1], create=False)
 
 
 @pytest.mark.fault
-def test_an_upgrade_that_is_killed_leaves_the_older_store(old: pathlib.Path) -> None:
+def test_an_upgrade_that_is_killed_leaves_the_older_store(old: pathlib.Path, version: int) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, old], env=dict(os.environ), check=False)
     assert done.returncode == -signal.SIGKILL
-    assert _look(old, "SELECT user_version FROM pragma_user_version") == [(1,)]
+    assert _look(old, "SELECT user_version FROM pragma_user_version") == [(version,)]
     open_sqlite(old, create=False).close()
     check_ledger(old)
 
 
 @pytest.mark.fault
 def test_several_processes_upgrade_one_store_once(old: pathlib.Path) -> None:
-    program = (
-        "import sys; from agent_run_ledger.store import open_sqlite; open_sqlite(sys.argv[1], create=False).close()"
-    )
-    started = [subprocess.Popen([sys.executable, "-c", program, old]) for _ in range(4)]
+    started = [subprocess.Popen([sys.executable, "-c", UPGRADE, old]) for _ in range(4)]
     assert [process.wait() for process in started] == [0, 0, 0, 0]
     assert len(_look(old, "SELECT version FROM migrations")) == SCHEMA_VERSION
     check_ledger(old)

@@ -204,15 +204,30 @@ def _look_at_meaning(found: Findings, store: SqliteStore) -> None:
         words = f"this file is a copy, {copied_words(store.copied)}"
         found.add("warn", "copy", words, "runs may go on in it, if the original never runs again beside it")
     if store.authority:
-        found.add("ok", "authority", "yes: it may hold effects, once this program has them")
+        found.add("ok", "authority", "yes: it may hold effects")
     elif store.is_copy:
-        found.add("note", "authority", "no: a copy has none until people admit it, which comes with effects")
+        found.add(
+            "note", "authority", "no: a copy grants nothing until people admit it, which this version cannot record yet"
+        )
     else:
         found.add("note", "authority", "no: runs need none", "`arl init` grants it")
+    _look_at_actions(found, store)
     running = store.reader().list_runs(state=RunState.RUNNING, before_row_id=None, limit=PROBED_RUNS)
     found.numbers["runs_running"] = len(running)
     advice = "`arl runs list --state running` says which of them live" if running else ""
     found.add("ok", "running", f"{counted(len(running), 'run')} in state running", advice)
+
+
+def _look_at_actions(found: Findings, store: SqliteStore) -> None:
+    counts = {str(state): number for state, number in store.reader().effects.counts().items()}
+    in_doubt = counts.get("unresolved", 0)
+    found.numbers |= {"actions_by_state": counts, "actions_in_doubt": in_doubt}
+    words = ", ".join(f"{number:,} {state}" for state, number in counts.items()) or "none yet"
+    if in_doubt:
+        advice = "find out what became of them and record the evidence: nothing else ends a doubt"
+        found.add("warn", "actions", f"{words}; {in_doubt:,} in doubt", advice)
+    else:
+        found.add("ok", "actions", words)
 
 
 def _look_at_sidecar(found: Findings) -> None:

@@ -6,8 +6,8 @@ from agent_run_ledger.cli.options import Db, Json
 
 _MEANING = """\
 A run needs no `init`: the first run makes its store by itself. What `init` adds is one recorded flag, authority: only
-a store with it may ever hold effects (actions that must happen once). This version has no effects yet, so today the
-flag changes nothing. It says that this file, and no copy of it, is meant to decide."""
+a store with it may hold effects (actions that must happen once). It says that this file, and no copy of it, is meant
+to decide what may be done: a copy that `arl backup` makes can be read, and grants nothing."""
 
 
 def init(db: Db = None, as_json: Json = False) -> None:

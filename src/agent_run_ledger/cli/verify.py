@@ -101,6 +101,7 @@ def _report_json(report: Report, noted: Noted | None, extends: bool | None) -> d
         "records": report.records,
         "erased": report.erased,
         "runs": report.runs,
+        "actions": report.actions,
         "log_id": report.log_id_hex,
         "root_hex": report.root_hex,
         "noted": None if noted is None else {"size": noted.size, "root_hex": noted.root.hex()},
@@ -118,6 +119,7 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, sto
     say(f"leaves   {report.leaves:,}")
     say(f"records  {report.records:,}{f', of which {report.erased:,} are erased' if report.erased else ''}")
     say(f"runs     {report.runs:,}")
+    say(f"actions  {report.actions:,}")
     say(f"root     {report.root_hex or 'none: leaves are missing'}")
     if noted is not None:
         verdict = "is extended by this log" if extends else "is NOT extended by this log"

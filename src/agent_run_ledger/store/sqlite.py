@@ -337,7 +337,22 @@ def _create_schema(connection: Connection, fill: Callable[[Connection], None], n
 
 
 def _recognise(connection: Connection, location: str) -> int:
-    """Return the schema version; refuse a file that is not a store of ours, or whose tables are not its version's."""
+    """Return the schema version; refuse a file that is not a store of ours, or whose tables are not its version's.
+
+    All of it is of one moment, as another process may bring the file forward meanwhile.
+    """
+    if connection.in_transaction:
+        return _known_version(connection, location)
+    q = statements(QUERIES_FILE)
+    connection.execute(q["begin_read"])
+    try:
+        return _known_version(connection, location)
+    finally:
+        if connection.in_transaction:
+            connection.execute(q["rollback"])
+
+
+def _known_version(connection: Connection, location: str) -> int:
     if connection.pragma("application_id") != APPLICATION_ID:
         raise _foreign(location, "it is a database of another program")
     version: int = connection.pragma("user_version")

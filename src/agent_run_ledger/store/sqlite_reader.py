@@ -80,7 +80,7 @@ class SqliteReader:
         """See ports.Reader.effects."""
         from agent_run_ledger.store.sqlite_effect_reader import SqliteEffectReader  # see SqliteTx.effects
 
-        return SqliteEffectReader(self._locked)
+        return SqliteEffectReader(self._locked, self._place.location)
 
     def head(self) -> Head:
         """See ports.Reader.head."""

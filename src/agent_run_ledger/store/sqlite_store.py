@@ -106,7 +106,7 @@ def _not_admitted(location: str) -> NotAdmitted:
     return NotAdmitted(
         f"{location} is a copy: it has no authority, whatever the store it was made from had",
         code="is_copy",
-        hint="only people can admit a copy, which comes with effects; runs need no authority",
+        hint="only people can admit a copy, which this version cannot record yet; runs need no authority",
     )
 
 

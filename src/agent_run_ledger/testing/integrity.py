@@ -16,7 +16,9 @@ _WAIT_S = 10.0
 
 
 def integrity_problems(path: str | os.PathLike[str]) -> list[str]:
-    """Return what PRAGMA integrity_check finds: nothing for an intact file. Raises what opening raises.
+    """Return what PRAGMA integrity_check and foreign_key_check find: nothing for an intact file.
+
+    Raises what opening raises.
 
     Like every opening it rolls back what a dead process left half done. Refused for a file that is no ledger.
     """
@@ -30,12 +32,17 @@ def integrity_problems(path: str | os.PathLike[str]) -> list[str]:
     connection = connect_writer(place, create=False)
     try:
         said: Any = connection.pragma("integrity_check")
+        lost: Any = connection.pragma("foreign_key_check")
     except apsw.Error as error:
         raise translated(error, location) from error
     finally:
         connection.close(force=True)
     lines = cast("list[object]", said if isinstance(said, list) else [said])
-    return [] if lines == ["ok"] else [str(line) for line in lines]
+    rows = cast("list[tuple[object, ...]]", lost if isinstance(lost, list) else [] if lost is None else [lost])
+    found = [] if lines == ["ok"] else [str(line) for line in lines]
+    return found + [
+        f"row {row} of {table} refers to a row of {parent} that is not there" for table, row, parent, _ in rows
+    ]
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
