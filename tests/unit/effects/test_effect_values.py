@@ -115,6 +115,19 @@ def test_a_value_has_one_plain_form_and_comes_back_from_it() -> None:
     assert from_plain(Whole, to_plain(other)) == other
 
 
+def test_what_has_its_default_is_left_out_in_every_form() -> None:
+    assert to_plain(Inner("k")) == {KIND: "Inner", "kind": "k"}
+    assert from_plain(Inner, {KIND: "Inner", "kind": "k"}) == Inner("k")
+    with pytest.raises(ValueError, match="default"):
+        from_plain(Inner, {KIND: "Inner", "kind": "k", "count": 3})
+
+
+def test_a_set_is_written_in_one_order() -> None:
+    many = frozenset(f"name {number}" for number in range(50))
+    assert to_plain(many) == sorted(many)
+    assert to_plain(frozenset({b"b", b"a"})) == ["61", "62"]
+
+
 @pytest.mark.parametrize("value", [1.5, [1], {"a": 1}, object(), bytearray(b"x")])
 def test_what_has_no_exact_form_has_none(value: object) -> None:
     with pytest.raises(TypeError, match="no plain form"):
