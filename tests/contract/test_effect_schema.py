@@ -47,7 +47,7 @@ FLAWS: dict[str, dict[str, Any]] = {
     "empty window": {"dispatch_before_ms": 1},
     "no approvals": {"approvals_needed": 0},
     "half revoked": {"revoked": 2},
-    "half prepared": {**PREPARED, "prepare_leaf": 2},
+    "half prepared": {"prepare_leaf": 2, "opening": b"o", "prepared_ms": 1, "permit_expires_ms": 2},
     "permit after the window": {**PREPARED, "permit_expires_ms": 101},
     "half handed out": {**PREPARED, "handed_out": 2},
     "half rebuilt": {"rebuilt": 2},

@@ -10,20 +10,20 @@ import orjson
 
 from agent_run_ledger.effects.intents import check_text
 from agent_run_ledger.errors import Misuse, Refused, Tampered
-from agent_run_ledger.kernel.effects import Action
-from agent_run_ledger.kernel.effects.commands import Claim, Command, Edit, HandOut, Propose, Successor
+from agent_run_ledger.kernel.effects import Action, Event
+from agent_run_ledger.kernel.effects.commands import Command
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.ports.effects import StoredTransition
 
 MIN_EVIDENCE_ID, MAX_EVIDENCE_ID = 16, 64
 
-_DRAWN: Final[Mapping[type, tuple[str, ...]]] = {
-    Propose: ("action_id",),
-    Edit: ("new_action_id",),
-    Successor: ("new_action_id", "cosigned"),
-    Claim: ("claim_id",),
-    HandOut: ("cosigned",),
+_DRAWN: Final[Mapping[Event, tuple[str, ...]]] = {
+    Event.PROPOSE: ("action_id",),
+    Event.EDIT: ("new_action_id",),
+    Event.SUCCESSOR: ("new_action_id", "cosigned"),
+    Event.CLAIM: ("claim_id",),
+    Event.HAND_OUT: ("cosigned",),
 }
 """What a call draws or looks up for itself beside the time: not what is asked, so a repeated call may differ in it."""
 
@@ -71,11 +71,11 @@ def rows_on_record(
     return tuple(rows)
 
 
-def _same_question(old: Any, new: Any) -> bool:
-    if type(old) is not type(new) or old.actor.principal != new.actor.principal:
+def _same_question(old: Command, new: Command) -> bool:
+    if old.event is not new.event or old.actor.principal != new.actor.principal:
         return False
-    left_open = {name: getattr(old, name) for name in ("now", "actor", *_DRAWN.get(type(old), ()))}
-    return bool(replace(new, **left_open) == old)
+    left_open: dict[str, Any] = {name: getattr(old, name) for name in ("now", "actor", *_DRAWN.get(old.event, ()))}
+    return replace(new, **left_open) == old
 
 
 def _bad(said: str) -> Misuse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import cast
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.effects import TargetClass, Terms
@@ -36,7 +37,7 @@ class Intent:
 
     def __post_init__(self) -> None:
         """Misuse("bad_intent") for values that no ledger could keep or sign."""
-        request: object = self.request
+        request = cast(object, self.request)
         if not isinstance(request, bytes) or len(request) > MAX_REQUEST_BYTES:
             raise _bad(f"a request is at most {MAX_REQUEST_BYTES} bytes, as `bytes`")
         for name in ("policy_sha256", "display_sha256"):
