@@ -48,7 +48,7 @@ def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> 
     ("name", "index"),
     [
         ("select_members", "actions_members"),
-        ("select_actions_in_state", "actions_inbox"),
+        ("select_row_ids_in_state", "actions_inbox"),
         ("select_action_records", "action_records_of"),
         ("select_action_records_between", "INTEGER PRIMARY KEY"),
         ("select_keys_after", "USING COVERING INDEX actions_members"),

@@ -444,7 +444,7 @@ def test_a_copy_that_was_not_in_recovery_is_named(tmp_path: Path) -> None:
         ledger.observe(RECON, action.action_id, stories.look(action))
     assert audit(copy).problems == ()
     (at,) = places(copy, "one", "Observe")
-    rewrite(copy, at, lambda tree: tree["ledger"].update(state="open"))
+    rewrite(copy, at, lambda tree: tree["ledger"].pop("state"))  # which means open
     (problem,) = audit(copy).problems
     assert problem.leaf_index == at >> 16
     assert problem.text.endswith("the log is a copy's, and the ledger was open")
