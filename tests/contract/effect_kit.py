@@ -321,8 +321,8 @@ def check_kept(path: Path) -> int:
 
 
 @contextmanager
-def effects(*, witness: FakeWitness | None = None, **settings: Any) -> Iterator[Kit]:
-    """An effect ledger in a folder of its own, which is closed at the end."""
+def effects(*, witness: FakeWitness | None = None, kept: bool = True, **settings: Any) -> Iterator[Kit]:
+    """An effect ledger in a folder of its own, which is closed at the end and read anew, unless a test broke it."""
     with quick_folder() as folder:
         kit = Kit(folder, witness=witness, **settings)
         try:
@@ -330,4 +330,5 @@ def effects(*, witness: FakeWitness | None = None, **settings: Any) -> Iterator[
         finally:
             with suppress(LedgerError):
                 kit.ledger.close()
-        check_kept(kit.path)
+        if kept:
+            check_kept(kit.path)

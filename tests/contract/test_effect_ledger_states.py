@@ -118,8 +118,11 @@ def test_what_a_held_ledger_allows_asks_no_witness() -> None:
 def test_no_permit_before_the_witness_has_seen_the_preparation() -> None:
     witness = FakeWitness()
     with effects(witness=witness) as kit:
-        view = kit.reach(A.PREPARED)
+        view = kit.reach(A.CLAIMED)
+        kit.ledger._witnessing.look()
+        view = kit.do(E.PREPARE, view)
         prepared_at = kit.ledger._store.reader().head().size
+        assert witness.size == prepared_at - 1, "all but the preparation"
         witness.silent()
         error = kit.refused(lambda: kit.do(E.HAND_OUT, view))
         assert (type(error), error.code) == (Unavailable, "ledger_held")

@@ -184,7 +184,7 @@ def test_a_permit_is_told_again_only_where_its_receiver_takes_it_for_one_effect(
 
 
 def test_bytes_that_are_not_the_approved_ones_are_not_handed_out() -> None:
-    with effects() as kit:
+    with effects(kept=False) as kit:
         view = kit.reach(A.PREPARED)
         kit.ledger.close()
         file = apsw.Connection(str(kit.path))

@@ -166,7 +166,6 @@ BEGINNINGS: dict[str, dict[str, Any]] = {
     "rebuilt": {"rebuilt": 1},
     "claimed": {**CLAIM, "state": "unresolved", "in_doubt_since_ms": 1},
     "prepared": {k: v for k, v in PREPARED.items() if k not in (*CLAIM, "state")},
-    "handed out": {"handed_out": 1, "prepare_leaf": 1, "opening": b"o", "prepared_ms": 1, "permit_expires_ms": 2},
     "revoked": {"revoked": 1},
     "succeeded": {**CLAIM, "state": "succeeded"},
     "rebuilt without a generation": {"state": "succeeded", "rebuilt": 1},
