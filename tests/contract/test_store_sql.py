@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 import agent_run_ledger.store
+from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.statements import sql_text, statements
 
@@ -23,7 +24,7 @@ def empty() -> apsw.Connection:
 
 
 def _plan(connection: apsw.Connection, name: str) -> str:
-    sql = statements(QUERIES_FILE)[name]
+    sql = {**statements(QUERIES_FILE), **statements(EFFECTS_FILE)}[name]
     rows = connection.execute("EXPLAIN QUERY PLAN " + sql, [1] * sql.count("?")).fetchall()
     return " / ".join(str(row[3]) for row in rows)
 
@@ -31,14 +32,14 @@ def _plan(connection: apsw.Connection, name: str) -> str:
 def test_every_statement_is_used_and_every_name_exists() -> None:
     sources = [path.read_text() for path in FOLDER.glob("*.py")]
     used = {name for text in sources for name in re.findall(r'["\']([a-z_]+)["\']', text)}
-    named = set(statements(QUERIES_FILE))
+    named = set(statements(QUERIES_FILE)) | set(statements(EFFECTS_FILE))
     assert named <= used
     asked = {name for text in sources for name in re.findall(r'(?:\bq|_q)\["([a-z_]+)"', text)}
     assert asked <= named
 
 
 def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> None:
-    for name, sql in statements(QUERIES_FILE).items():
+    for name, sql in (*statements(QUERIES_FILE).items(), *statements(EFFECTS_FILE).items()):
         if not sql.startswith(("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "VACUUM")):
             assert _plan(empty, name) or sql.startswith("INSERT"), name
 
@@ -46,6 +47,11 @@ def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> 
 @pytest.mark.parametrize(
     ("name", "index"),
     [
+        ("select_members", "actions_members"),
+        ("select_actions_in_state", "actions_inbox"),
+        ("select_action_records", "action_records_of"),
+        ("select_action_records_between", "INTEGER PRIMARY KEY"),
+        ("select_keys_after", "USING COVERING INDEX actions_members"),
         ("select_run", "INTEGER PRIMARY KEY"),
         ("select_standing", "INTEGER PRIMARY KEY"),
         ("select_run_row_ids", "INTEGER PRIMARY KEY"),

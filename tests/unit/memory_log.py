@@ -24,11 +24,25 @@ STATES = {
 }
 
 
+class NoEffects:
+    """The reads of effects of a log that has none."""
+
+    def keys(self) -> Iterator[str]:
+        return iter(())
+
+    def members(self, action_key: str) -> list[Any]:
+        return []
+
+    def leaf_transitions(self, *, first: int, stop: int) -> Iterator[Any]:
+        return iter(())
+
+
 class MemoryLog:
     """Implements ports.Reader over plain containers that tests change at will."""
 
     def __init__(self, log_id: bytes = b"L" * 16) -> None:
         self.log_id = log_id
+        self.effects: Any = NoEffects()
         self.leaves: dict[int, Event] = {}
         self.stored: dict[int, StoredRecord] = {}
         self.rows: dict[str, RunRow] = {}

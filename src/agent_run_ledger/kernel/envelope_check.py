@@ -90,7 +90,9 @@ def _well_formed(change: object) -> bool:
         return False
     fields = cast("dict[str, Any]", change)
     keys = fields.keys()
-    if keys != _CHANGE_KEYS and (keys != _CHANGE_KEYS_WITH_MAC or type(fields["mac"]) is not str):
+    if (keys != _CHANGE_KEYS or fields["type"] == "action") and (
+        keys != _CHANGE_KEYS_WITH_MAC or type(fields["mac"]) is not str
+    ):
         return False
     return (
         type(fields["id"]) is str

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-from agent_run_ledger.errors import LedgerError, Misuse, Tampered, Unavailable
+from agent_run_ledger.errors import LedgerError, Misuse, Unavailable
+from agent_run_ledger.kernel.effects.record import ACTION
 from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
 from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_consistency
 from agent_run_ledger.kernel.record import record_mac
 from agent_run_ledger.kernel.replay import Replay, Track, lawful_kind
 from agent_run_ledger.kernel.states import CallState
 from agent_run_ledger.kernel.tiles import TILE_WIDTH
+from agent_run_ledger.ledger.by_leaf import UNREADABLE, ByLeaf, readable
+from agent_run_ledger.ledger.effect_audit import Around, EffectAudit
 from agent_run_ledger.ledger.erased import ErasedRecords
 from agent_run_ledger.ledger.proofs import consistency_proof
 from agent_run_ledger.ledger.regrown import RegrownTree
@@ -28,11 +31,6 @@ _END_OF_TIME = (1 << 47) - 1  # beyond every leaf index: record ids have 16 bits
 _PAGE = 500
 _SETTLE_TRIES = 50
 
-# What a read of a forged or torn row can raise: the store's own verdict, or a field that is not of its type.
-_UNREADABLE = (Tampered, ValueError, TypeError)
-
-_POSITIONS = 0xFFFF
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -46,7 +44,8 @@ class Problem:
 class Report:
     """What was read and what is wrong. `root_hex` is the recomputed root, "" where leaves are missing.
 
-    `erased` of the `records` are erased, each by a decision unless `problems` says otherwise.
+    `erased` of the `records` are erased, each by a decision unless `problems` says otherwise. `actions` are the
+    members of all keys.
     `problems` has the first MAX_PROBLEMS of `problem_count`.
     """
 
@@ -54,6 +53,7 @@ class Report:
     records: int
     erased: int = 0
     runs: int
+    actions: int = 0
     log_id_hex: str
     root_hex: str
     problems: tuple[Problem, ...]
@@ -75,14 +75,17 @@ def verify_log(
     """Read the whole log and return everything that contradicts it; it does not stop at a problem.
 
     Trusted is nothing but the envelopes' bytes: leaf hashes, tiles, frontier, MACs, the states of every run and its
-    row are recomputed from them. `log_id` (16 bytes) is the log that is meant; without it the first leaf decides.
+    row are recomputed from them, and the rules are asked again about every action. `log_id` (16 bytes) is the log that
+    is meant; without it the first leaf decides.
     `is_copy` is what the store says of itself: the log must say the same. `progress` gets (leaves read, leaves in all).
-    Memory: a third of a KiB for each run, 41 bytes for each erased record, and nothing for a leaf.
-    A log that grows meanwhile is followed; raises Unavailable where one run changes faster than it can be read.
+    Memory: a third of a KiB for each run, 41 bytes for each erased record, what is on record of one action's key, and
+    nothing for a leaf. A log that grows meanwhile is followed; raises Unavailable where one run or key changes faster
+    than it can be read.
     """
     audit = _Audit(reader, log_id, progress)
     audit.follow()
     audit.compare_rows()
+    audit.replay_actions()
     audit.settle_erasures()
     audit.look_for_strays()
     if is_copy is not None:
@@ -100,7 +103,7 @@ def verify_extends(reader: Reader, old_size: int, old_root: bytes) -> bool:
         head = reader.head()
         new_root = root(head.size, head.frontier)
         proof = consistency_proof(reader, old_size, head.size)
-    except (Misuse, *_UNREADABLE):
+    except (Misuse, *UNREADABLE):
         return False
     return verify_consistency(old_size, old_root, head.size, new_root, proof)
 
@@ -115,6 +118,7 @@ class _Audit:
         self._replay = Replay()
         self._tree = RegrownTree(reader)
         self._erased = ErasedRecords(reader)
+        self._effects = EffectAudit(reader, self._note)
         self._head: Head | None = None
         self._size = 0
         self._at = 0
@@ -122,6 +126,7 @@ class _Audit:
         self._records = 0
         self._rows_unreadable = False
         self._copied_at: int | None = None
+        self._authority = False
         self._problems: list[Problem] = []
         self._problem_count = 0
 
@@ -133,6 +138,7 @@ class _Audit:
             records=self._records,
             erased=self._erased.count,
             runs=len(self._replay.tracks),
+            actions=self._effects.actions,
             log_id_hex=self._envelopes.log_id_hex or "",
             root_hex="" if frontier is None else root(self._leaves, frontier).hex(),
             problems=tuple(self._problems),
@@ -144,7 +150,7 @@ class _Audit:
         before = self._head
         try:
             head = self._head = self._reader.head()
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             if self._at == 0:
                 self._note(None, f"the head cannot be read: {error}")
                 self._read_to(max((event.index for event in self._events(0, _END_OF_TIME)), default=-1) + 1)
@@ -188,6 +194,10 @@ class _Audit:
                 readable = " that can be read" if self._rows_unreadable else ""
                 self._note(track.last_leaf, f"run {uid} is in the log and has no row{readable}")
 
+    def replay_actions(self) -> None:
+        """Ask the rules again about every action, and compare its row, although it may go on meanwhile."""
+        self._effects.replay(self._at)
+
     def settle_erasures(self) -> None:
         """Report erased records that no decision explains, when every decision is read that could."""
         for _ in range(_SETTLE_TRIES):
@@ -209,6 +219,7 @@ class _Audit:
         for first, stop in ((-_END_OF_TIME, 0), (self._at, _END_OF_TIME)):
             events = [event.index for event in islice(self._events(first, stop), MAX_PROBLEMS)]
             records = [stored.leaf_index for stored in islice(self._leaf_records(first, stop), MAX_PROBLEMS)]
+            self._effects.look_for_strays(first, stop, self._size_now)
             size = self._size_now()  # read after them: what landed meanwhile is below it
             for index in events:
                 if not 0 <= index < size:
@@ -219,7 +230,7 @@ class _Audit:
         self._note_all(None, self._tree.stray_tiles(self._size_now))
         try:
             orphans = self._reader.orphan_marks(limit=MAX_PROBLEMS)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._note(None, f"the marks of runs that do not exist cannot be read: {error}")
             return
         for mark in orphans:
@@ -232,25 +243,17 @@ class _Audit:
             following = next(self._events(stop, self._size), None)
             stop = self._size if following is None else following.index
         expected = first
-        stored_records = self._leaf_records(first, stop)
-        stored = next(stored_records, None)
+        beside = ByLeaf(self._leaf_records(first, stop), self._note, "a record of a leaf that is missing")
+        self._effects.begin(first, stop)
         for event in events:
             if event.index > expected:
                 self._note_gap(expected, event.index)
             expected = event.index + 1
-            own: dict[int, StoredRecord] = {}
-            while stored is not None and stored.leaf_index <= event.index:
-                if stored.leaf_index == event.index:
-                    own[stored.record_id & _POSITIONS] = stored
-                else:
-                    self._note(stored.leaf_index, "a record of a leaf that is missing")
-                stored = next(stored_records, None)
-            self._check_leaf(event, own)
+            self._check_leaf(event, beside.of(event.index))
         if expected < stop:
             self._note_gap(expected, stop)
-        while stored is not None:
-            self._note(stored.leaf_index, "a record of a leaf that is missing")
-            stored = next(stored_records, None)
+        beside.finish()
+        self._effects.end()
         self._at = stop
 
     def _check_leaf(self, event: Event, own: dict[int, StoredRecord]) -> None:
@@ -263,6 +266,8 @@ class _Audit:
         if wrong:
             self._note_all(index, wrong)
         for position, change in enumerate(changes):
+            if change["type"] == ACTION:
+                continue
             stored = own.pop(position, None)
             mac = change.get("mac")
             uid, old, new, generation = change["id"], change["old"], change["new"], change["generation"]
@@ -281,9 +286,18 @@ class _Audit:
                 wrong = self._replay.run_change(uid, old, new, generation, kind=kind, record_id=place)
             else:
                 self._copied_at = index if new == "copy" else self._copied_at
+                self._authority = self._authority or new == "authority"
                 continue
             if wrong:
                 self._note_all(index, [f"change {position}, run {uid}: {text}" for text in wrong])
+        is_copy = self._copied_at is not None
+        around = Around(
+            log_id_hex=self._envelopes.log_id_hex,
+            epoch=self._envelopes.epoch,
+            authority=self._authority,
+            is_copy=is_copy,
+        )
+        self._effects.leaf(index, changes, around)
         for position in own:
             self._note(index, f"a record at position {position}, where the leaf has no change")
 
@@ -301,7 +315,7 @@ class _Audit:
             return
         try:
             same = record_mac(record).hex() == mac
-        except (AttributeError, OverflowError, *_UNREADABLE):
+        except (AttributeError, OverflowError, *UNREADABLE):
             same = False
         if not same:
             self._note(index, f"the record at position {position} is not the one whose MAC the leaf has")
@@ -316,7 +330,7 @@ class _Audit:
             before = self._at
             try:
                 row = self._reader.find_run(run_id)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 self._note(None, f"the row of run {run_id!r} cannot be read: {error}")
                 return
             if row is None:
@@ -338,7 +352,7 @@ class _Audit:
             return [f"run {row.run_id!r} has a row and is not in the log"]
         try:
             marks = len(self._reader.in_flight(row.row_id))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             return [f"the marks of run {row.run_id!r} cannot be read: {error}"]
         return [
             f"the row of run {row.run_id!r} says {name} {in_row!r}, the log {in_log!r}"
@@ -356,7 +370,7 @@ class _Audit:
             if is_erased and track.erasure_id is not None:  # its erasure says it too
                 record = self._reader.record(track.erasure_id).record
             content = record_content(record)
-        except (LedgerError, *_UNREADABLE):  # said when the record itself was read
+        except (LedgerError, *UNREADABLE):  # said when the record itself was read
             return
         if "run_id" in content:
             yield "run_id", row.run_id, content["run_id"]
@@ -370,7 +384,7 @@ class _Audit:
         """Return the uid of the run in a row that another row names."""
         try:
             return None if row_id is None else self._reader.get_run(row_id).run_uid.hex()
-        except _UNREADABLE:
+        except UNREADABLE:
             return f"row {row_id}"
 
     def _rows(self) -> Iterator[RunRow]:
@@ -379,14 +393,14 @@ class _Audit:
         while True:
             try:
                 row_ids = self._reader.run_row_ids(before_row_id=before, limit=_PAGE)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 self._note(None, f"the rows of runs cannot be read below row {before}: {error}")
                 return
             if not row_ids:
                 return
             try:
                 yield from self._reader.list_runs(state=None, before_row_id=row_ids[0] + 1, limit=len(row_ids))
-            except _UNREADABLE:
+            except UNREADABLE:
                 for row_id in row_ids:
                     yield from self._row(row_id)
             before = row_ids[-1]
@@ -394,7 +408,7 @@ class _Audit:
     def _row(self, row_id: int) -> list[RunRow]:
         try:
             return self._reader.list_runs(state=None, before_row_id=row_id + 1, limit=1)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._rows_unreadable = True
             self._note(None, f"the row of a run, row {row_id}, cannot be read: {error}")
             return []
@@ -406,7 +420,7 @@ class _Audit:
             for event in self._reader.events(first=first, stop=stop):
                 yield event
                 last = event.index
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             if stop - first == 1:
                 self._note(first, f"the leaf cannot be read: {error}")
                 return
@@ -415,23 +429,14 @@ class _Audit:
 
     def _leaf_records(self, first: int, stop: int) -> Iterator[StoredRecord]:
         """Yield what can be read of the records of a range of leaves; what cannot be read is noted and skipped."""
-        last = -1
-        try:
-            for stored in self._reader.leaf_records(first=first, stop=stop):
-                yield stored
-                last = stored.record_id
-        except _UNREADABLE as error:
-            if stop - first == 1:
-                self._note(first, f"a record cannot be read: {error}")
-                return
-            begin = first if last < 0 else last >> 16
-            for index in range(begin, min(stop, begin + TILE_WIDTH)):
-                yield from (stored for stored in self._leaf_records(index, index + 1) if stored.record_id > last)
+        return readable(
+            lambda begin, end: self._reader.leaf_records(first=begin, stop=end), first, stop, self._note, "a record"
+        )
 
     def _size_now(self) -> int:
         try:
             return self._reader.head().size
-        except _UNREADABLE:  # has been noted
+        except UNREADABLE:  # has been noted
             return self._size
 
     def _note_gap(self, first: int, stop: int) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects.states import ActionState
 from agent_run_ledger.ports.effects import StoredAction, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Connection, Row
@@ -16,7 +17,6 @@ from agent_run_ledger.store.statements import statements
 T = TypeVar("T")
 
 _CHUNK_ROWS = 1_000
-_CHUNK_LEAVES = 256
 
 
 class Locked(Protocol):
@@ -65,7 +65,11 @@ class SqliteEffectReader:
     def request(self, action_id: bytes) -> bytes | None:
         """See ports.effects.EffectReader.request."""
         rows = self._fetch("select_request", (action_id,))
-        return rows[0][0] if rows else None
+        body: Any = rows[0][0] if rows else None
+        if rows and not isinstance(body, bytes):
+            raise Tampered(f"the request of action {action_id.hex()} is no bytes", code="corrupt")
+        found: bytes | None = body
+        return found
 
     def transitions(self, action_id: bytes) -> list[StoredTransition]:
         """See ports.effects.EffectReader.transitions."""
@@ -78,10 +82,11 @@ class SqliteEffectReader:
 
     def leaf_transitions(self, *, first: int, stop: int) -> Iterator[StoredTransition]:
         """See ports.effects.EffectReader.leaf_transitions."""
-        for begin in range(first, stop, _CHUNK_LEAVES):
-            end = min(stop, begin + _CHUNK_LEAVES)
-            for row in self._fetch("select_action_records_between", (begin << 16, end << 16)):
+        after, before = first << 16, stop << 16
+        while rows := self._fetch("select_action_records_between", (after, before, _CHUNK_ROWS)):
+            for row in rows:
                 yield transition_row(row)
+            after = rows[-1][0] + 1
 
     def count_transitions(self) -> int:
         """See ports.effects.EffectReader.count_transitions."""

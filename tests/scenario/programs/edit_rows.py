@@ -7,9 +7,9 @@ import sys
 import apsw
 
 connection = apsw.Connection(sys.argv[1])
-# The triggers on records are lifted for the statements and put back as they were.
+# The triggers are lifted for the statements and put back as they were.
 with connection:
-    guards = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'records'")
+    guards = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
     lifted = guards.fetchall()
     for name, _ in lifted:
         connection.execute(f"DROP TRIGGER {name}")

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 T = TypeVar("T")
 
-KIND = "kind"
-"""Where a value of one of several classes says which."""
+KIND = "class"
+"""Where a value of one of several classes says which: a word of Python, which no field can have as its name."""
 
 _NAMES: dict[type[Any], tuple[str, ...]] = {}
 _HINTS: dict[type[Any], dict[str, Any]] = {}

@@ -15,6 +15,7 @@ from agent_run_ledger.kernel.envelope import Change
 
 EFFECT_DOMAIN: Final = b"agent-run-ledger/effect/v1\n"
 EFFECT_VERSION: Final = 1
+_KEYS: Final = frozenset({"v", "command", "ledger", "old", "row"})
 ACTION: Final = "action"
 """The type of a change of one action."""
 
@@ -45,7 +46,7 @@ def transition_from(payload: bytes) -> Transition:
     """Return what `transition_bytes` wrote. ValueError for any other bytes."""
     read = orjson.loads(payload)
     tree = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
-    if tree.get("v") != EFFECT_VERSION or _sorted_json(tree) != payload:
+    if tree.get("v") != EFFECT_VERSION or tree.keys() != _KEYS or _sorted_json(tree) != payload:
         raise ValueError("this is no record of a transition, version 1")
     return Transition(
         command=_command_from(tree["command"]),

@@ -99,7 +99,7 @@ WHERE action_records.action_row_id = (SELECT action_row_id FROM actions WHERE ac
 
 -- name: select_action_records_between
 SELECT record_id, action_id, salt, payload FROM action_records LEFT JOIN actions USING (action_row_id)
-WHERE record_id >= ? AND record_id < ? ORDER BY record_id;
+WHERE record_id >= ? AND record_id < ? ORDER BY record_id LIMIT ?;
 
 -- name: count_action_records
 SELECT count(*) FROM action_records;
