@@ -260,9 +260,9 @@ class EffectLedger:
         """Hand the permit out, once, with the exact bytes: from here on only evidence says what became of it.
 
         Pending("not_cosigned") while the witness has not seen the preparation. Tampered where the stored bytes are not
-        the approved ones.
+        the approved ones: then nothing was handed out.
         """
-        cosigned = self._covered(action_id)
+        cosigned, request = self._covered(action_id), self.request(action_id)  # before a permit is spent for them
         answer = self._engine.ask(
             action_id,
             lambda now: HandOut(
@@ -271,7 +271,7 @@ class EffectLedger:
             op_id=op_id,
         )
         row = answer.rows[0]
-        permit, request = permit_of(answer.ledger, row), self.request(action_id)
+        permit = permit_of(answer.ledger, row)
         return Dispatch(view=view_of(row), permit=permit, request=request, handed_now=answer.accepted)
 
     def outcome(
