@@ -72,7 +72,7 @@ bench-peers: $(PACKAGE)  ## DBOS, LangGraph and unhinged beside it in one run, e
 mutants: $(DEV) $(PACKAGE)  ## break each guard of tests/house/mutants.toml; its named test must fail
 	@$(RUN)python tests/house/run_mutants.py
 
-campaign: $(DEV) $(PACKAGE)  ## 2,000 random agents and 600 kills of pipelines (15 minutes idle, alone); with ARL_CAMPAIGN=N also N times the fault tests (hours)
+campaign: $(DEV) $(PACKAGE)  ## 2,000 random agents, 240 stories of effects and 600 kills of pipelines (20 minutes idle, alone); with ARL_CAMPAIGN=N also N times the fault tests (hours)
 	@$(RUN)python -m tests.campaign $(CAMPAIGN_ARGS)
 	@if [ -n "$$ARL_CAMPAIGN" ]; then $(RUN)python -m pytest -m "fault or campaign"; fi
 

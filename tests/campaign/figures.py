@@ -16,9 +16,15 @@ TABLE_BEGINS, TABLE_ENDS = "<!-- written by make campaign -->\n", "<!-- until he
 
 
 def figures_of(
-    told: Told, *, seeds: tuple[int, int], failures: int, duration_s: float, agents: dict[str, Any]
+    told: Told,
+    *,
+    seeds: tuple[int, int],
+    failures: int,
+    duration_s: float,
+    agents: dict[str, Any],
+    effects: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the content of the result file; `agents`: the figures of the simulation of agents.
+    """Return the content of the result file; `agents`, `effects`: the figures of these parts.
 
     It names no machine, no path and no time of day.
     """
@@ -46,6 +52,7 @@ def figures_of(
         "acts": dict(sorted(told.acts.items())),
         "looks": dict(sorted(told.looks.items())),
         "agents": agents,
+        "effects": effects,
         "failures": failures,
         "duration_s": round(duration_s),
         "versions": {
@@ -76,6 +83,7 @@ def table_of(figures: dict[str, Any]) -> str:
         ("acts of an operator, refused ones among them", _acts(figures["acts"])),
         ("looks of `arl` beside living processes", f"{sum(figures['looks'].values()):,}"),
         *_agent_rows(figures["agents"]),
+        *_effect_rows(figures["effects"]),
         ("duration, of pipelines", f"{figures['duration_s']:,} s"),
         ("versions", f"Python {versions['python']}, SQLite {versions['sqlite']}, {versions['system']}"),
     )
@@ -110,6 +118,28 @@ def _agent_rows(agents: dict[str, Any]) -> list[tuple[str, object]]:
         ("agents: how programs ended", ends),
         ("agents: duration", f"{agents['duration_s']:,} s"),
     ]
+
+
+def _effect_rows(effects: dict[str, Any]) -> list[tuple[str, object]]:
+    if not effects:
+        return []
+    points = "; ".join(f"`{point}` {kills}" for point, kills in effects["kills_by_point"].items() if kills)
+    first, last = effects["seeds"]
+    ends = ", ".join(f"{end} {count}" for end, count in effects["ends"].items())
+    return [
+        ("effects: stories (seeds), each with a store of its own", f"{effects['stories']:,} ({first}–{last})"),
+        ("effects: lives, processes, killed with SIGKILL", ", ".join(f"{effects[of]:,}" for of in _LIVED)),
+        ("effects: where", points),
+        ("effects: failures", effects["failures"]),
+        ("effects: actions, transitions", f"{effects['actions']:,}, {effects['transitions']:,}"),
+        ("effects: claims, permits, effects at the target", ", ".join(f"{effects[of]:,}" for of in _SPENT)),
+        ("effects: doubts recorded, calls refused", f"{effects['doubts']:,}, {effects['refused']:,}"),
+        ("effects: how actions ended", ends),
+        ("effects: duration", f"{effects['duration_s']:,} s"),
+    ]
+
+
+_LIVED, _SPENT = ("lives", "processes", "kills"), ("claims", "permits", "effects")
 
 
 def _acts(acts: dict[str, int]) -> str:

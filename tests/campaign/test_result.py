@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from agent_run_ledger.testing import ALL
+from tests.campaign.effect_stories import FARTHEST
+from tests.campaign.effects import Effects
 from tests.campaign.figures import TABLE_BEGINS, figures_of, table_of, with_table
 from tests.campaign.playing import Told
 from tests.simulation.__main__ import Simulated
 
-LEAST_KILLS, LEAST_AGENTS = 300, 2_000
+LEAST_KILLS, LEAST_AGENTS, LEAST_EFFECT_KILLS = 300, 2_000, 500
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +57,27 @@ def test_enough_agents_were_killed_and_nothing_failed(figures: dict[str, Any]) -
     assert agents["lives"] >= agents["kills"] + agents["not_reached"]
 
 
+def test_enough_processes_were_killed_within_effects_and_nothing_failed(figures: dict[str, Any]) -> None:
+    effects = figures["effects"]
+    first, last = effects["seeds"]
+    assert effects["failures"] == 0
+    assert effects["stories"] == last - first + 1
+    assert effects["kills"] == sum(effects["kills_by_point"].values()) >= LEAST_EFFECT_KILLS
+    assert effects["kills_by_point"].keys() == FARTHEST.keys()
+    assert min(effects["kills_by_point"].values()) > 0
+    assert effects["processes"] >= effects["kills"] + effects["not_reached"]
+    assert effects["claims"] >= effects["permits"] >= effects["effects"] > 0
+    assert effects["ends"]["succeeded"] == effects["effects"]
+    assert sum(effects["ends"].values()) == effects["actions"]
+
+
 def test_it_has_the_fields_that_a_campaign_writes_today(figures: dict[str, Any]) -> None:
     agents = Simulated(seeds=(1, 1)).figures
-    today = figures_of(Told(), seeds=(1, 1), failures=0, duration_s=0.0, agents=agents)
+    effects = Effects(seeds=(1, 1)).figures
+    today = figures_of(Told(), seeds=(1, 1), failures=0, duration_s=0.0, agents=agents, effects=effects)
     assert list(figures) == list(today)
     assert list(figures["agents"]) == list(agents)
+    assert list(figures["effects"]) == list(effects)
     assert list(figures["versions"]) == list(today["versions"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from agent_run_ledger.errors import Unavailable
 from agent_run_ledger.kernel.effects import LedgerState, WitnessPolicy
 from agent_run_ledger.kernel.merkle import root
 from agent_run_ledger.ports import Store
@@ -49,9 +50,15 @@ class Witnessing:
             return self.state
 
     def covers(self, leaf_index: int) -> bool:
-        """Return whether the witness has seen the leaf; asks it where it has not yet. Without a witness: True."""
+        """Return whether the witness has seen the leaf; asks it where it has not yet. Without a witness: True.
+
+        False also where the log's head cannot be read: the leaf is there, and nobody has shown it.
+        """
         if self._witness is None:
             return True
         with self._lock:
             seen = self._seen_size > leaf_index
-        return seen or (self.look() is LedgerState.OPEN and self._seen_size > leaf_index)
+        try:
+            return seen or (self.look() is LedgerState.OPEN and self._seen_size > leaf_index)
+        except Unavailable:
+            return False

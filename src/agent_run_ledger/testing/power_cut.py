@@ -77,6 +77,7 @@ def cut_power_everywhere(
     seed: int = 0,
     begin_with: Path | None = None,
     check: Callable[[AfterCut], None] | None = None,
+    look: Callable[[Path], None] | None = None,
     most_failures: int = MOST_FAILURES,
     progress: Callable[[int, int], None] | None = None,
 ) -> PowerSummary:
@@ -89,7 +90,9 @@ def cut_power_everywhere(
     `check_ledger` holds; one more run is recorded; `check_ledger` holds again and nothing is gone. From the first
     `lives_per_length` images that hold equally many leaves the scenario runs again before that: to its end, it returns
     what the first life returned, and no body runs whose result is in the image (by `bodies.log`, under the names of
-    the steps). And `check`, which raises AssertionError for what else must hold of such a life.
+    the steps). And `check`, which raises AssertionError for what else must hold of such a life; and `look`, which is
+    called for every image that holds a store, with the path of the ledger in a copy that nobody goes on with, and
+    raises AssertionError for what must hold of what the cut left.
 
     Promised is a store that was opened for writing, and every acknowledged transaction but those that hold only
     start marks. Files beside the ledger are not simulated: an image does not have them.
@@ -107,7 +110,7 @@ def cut_power_everywhere(
     durable = files_in(str(first))
     life = _first_life(function, first)
     shutil.rmtree(first, ignore_errors=True)
-    lives = SecondLives(first=life, scenario=function, check=check, most=lives_per_length)
+    lives = SecondLives(first=life, scenario=function, check=check, look=look, most=lives_per_length)
     campaign = _Campaign(life=life, lives=lives, make=make, most_failures=most_failures)
     if begin_with is not None:
         campaign.promised_before = campaign.find(PowerImage(how="before", files=durable))[1].leaves
