@@ -19,6 +19,7 @@ from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.ledger.effect_ledger import ActionView, EffectLedger, Grant, Intent
 from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.testing import check_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 EDITOR = ROOT / "tests" / "scenario" / "programs" / "edit_rows.py"
@@ -130,6 +131,7 @@ class Room:
 
     def standing(self) -> tuple[int, Action]:
         """The number of leaves and the row; the row is what its last transition left, and each has a leaf."""
+        check_ledger(self.db)
         with closing(open_sqlite(self.db, create=False, durability=DURABILITY)) as store:
             reader = store.reader()
             rows = [one.action for one in reader.effects.members(KEY)]

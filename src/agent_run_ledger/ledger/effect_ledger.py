@@ -262,7 +262,7 @@ class EffectLedger:
         Pending("not_cosigned") while the witness has not seen the preparation. Tampered where the stored bytes are not
         the approved ones: then nothing was handed out.
         """
-        cosigned, request = self._covered(action_id), self.request(action_id)  # before a permit is spent for them
+        cosigned, request = self._covered(action_id), self.request(action_id)
         answer = self._engine.ask(
             action_id,
             lambda now: HandOut(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.verify import verify_log
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import open_sqlite, stored_durability
 from agent_run_ledger.testing.budget_check import budget_problems
 from agent_run_ledger.testing.integrity import integrity_problems
 from agent_run_ledger.testing.recorded_calls import all_runs
@@ -69,7 +69,7 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
         raise LedgerBroken(where, ["there is no such file"])
     try:
         found = _Found(integrity_problems(where))
-        store = open_sqlite(where, create=False)
+        store = open_sqlite(where, create=False, durability=stored_durability(where))
     except LedgerError as error:
         raise LedgerBroken(where, [f"it cannot be opened: {error}"]) from error
     try:
