@@ -74,6 +74,7 @@ mutants: $(DEV) $(PACKAGE)  ## break each guard of tests/house/mutants.toml; its
 
 campaign: $(DEV) $(PACKAGE)  ## 2,000 random agents, 240 stories of effects and 600 kills of pipelines (20 minutes idle, alone); with ARL_CAMPAIGN=N also N times the fault tests (hours)
 	@$(RUN)python -m tests.campaign $(CAMPAIGN_ARGS)
+	@$(RUN)python -m pytest -q -m campaign tests/model/test_effects_schedules.py -k "never_give_up and not 1"
 	@if [ -n "$$ARL_CAMPAIGN" ]; then $(RUN)python -m pytest -m "fault or campaign"; fi
 
 docs: $(DEV) $(PACKAGE)  ## the documentation as a site in build/site

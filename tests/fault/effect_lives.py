@@ -29,9 +29,8 @@ SENT, LEFT = "sent", "left"
 NEVER_AGAIN = frozenset({ActionState.PROPOSED, ActionState.AVAILABLE})
 """An action in none of these was claimed, or can be no more."""
 
-BY_THE_STATE = frozenset(str(state) for state in ActionState)
-VOID = BY_THE_STATE | {"restarted", "handed_out"}
-"""Why a permit may be refused after a restart: of every action that is open and in its window, one of these."""
+VOID = frozenset({"restarted", "handed_out"})
+"""Why a permit is refused to another opening than the one that prepared it."""
 
 
 def effects(durability: str) -> Callable[[Path], object]:
@@ -143,9 +142,14 @@ def _claim(ledger: EffectLedger, action_id: bytes) -> None:
 
 
 def refuses(ledger: EffectLedger, action_id: bytes, claim_id: bytes) -> None:
+    """AssertionError unless it is neither claimed nor handed out, because of where it stands and nothing else."""
+    state = ledger.get(action_id).state
     for allowed, ask in (
-        (BY_THE_STATE, lambda: _claim(ledger, action_id)),
-        (VOID, lambda: ledger.hand_out(EXECUTOR, action_id, claim_id=claim_id, worker="w")),
+        ({str(state)}, lambda: _claim(ledger, action_id)),
+        (
+            VOID if state is ActionState.PREPARED else {str(state)},
+            lambda: ledger.hand_out(EXECUTOR, action_id, claim_id=claim_id, worker="w"),
+        ),
     ):
         try:
             ask()

@@ -62,7 +62,7 @@ class SecondLives:
     first: RecordedLife
     scenario: Scenario
     check: Callable[[AfterCut], None] | None
-    look: Callable[[Path], None] | None
+    look: Callable[[Path], None] | None = None
     most: int
     begun: Counter[int] = field(default_factory=Counter[int])
 
@@ -70,19 +70,15 @@ class SecondLives:
         """Check the image in `directory`/image. It stays as it is: one copy is looked at, another goes on."""
         leaves = 0
         try:
-            leaves, recorded = self._look(_copied(directory, "look"))
+            leaves, recorded = _look(self.first, looked_at := _copied(directory, "look"))
+            if leaves and self.look is not None:
+                self.look(looked_at / LEDGER_FILE)
             self._live(_copied(directory, "life"), leaves, recorded)
         except (AssertionError, LedgerError) as error:
             return Found(leaves=leaves, problem=f"{type(error).__name__}: {error}")
         except Exception as error:  # of the scenario: whatever it raises, it did not without a cut
             return Found(leaves=leaves, problem=f"the second life raised {type(error).__name__}: {error}")
         return Found(leaves=leaves, problem="")
-
-    def _look(self, workdir: Path) -> tuple[int, frozenset[RecordedCall]]:
-        leaves, recorded = _look(self.first, workdir)
-        if leaves and self.look is not None:
-            self.look(workdir / LEDGER_FILE)
-        return leaves, recorded
 
     def _live(self, workdir: Path, leaves: int, recorded: frozenset[RecordedCall]) -> None:
         ledger, second = workdir / LEDGER_FILE, None
