@@ -322,8 +322,10 @@ ELSEWHERE = {
     (E.HAND_OUT, "not_cosigned"),
     (E.SUCCESSOR, "close_not_cosigned"),
     (E.EXPIRE, "clock_untrusted"),
+    (E.HAND_OUT, "prepared_later"),
+    *((E.NOT_EXECUTED, code) for code in ("clock_untrusted", "drain_before_correction")),
 }
-"""Needs a witness, other settings or another clock: tested below."""
+"""Needs a witness, other settings or another clock: tested below and in `test_effect_clock.py`."""
 
 
 def answer_of(event: Event, code: str) -> type[LedgerError]:

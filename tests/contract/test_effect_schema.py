@@ -320,6 +320,7 @@ HISTORY = {
     "approvals": "approvals are history",
     "requests": "a request is what was approved",
     "action_records": "records are history",
+    "clock_corrections": "corrections are history",
 }
 
 
@@ -328,6 +329,7 @@ def _filled() -> Scratch:
     scratch.put(sized(row(A.PROPOSED, approvals=(APPROVAL,))))
     scratch.file.execute("INSERT INTO requests (action_row_id, body) VALUES (1, x'00')")
     scratch.file.execute("INSERT INTO action_records VALUES (65536, 1, zeroblob(32), x'00')")
+    scratch.file.execute("INSERT INTO clock_corrections VALUES (65536, 1, zeroblob(32), x'00')")
     return scratch.guard()
 
 
@@ -340,7 +342,8 @@ def test_nothing_is_deleted(table: str) -> None:
 @pytest.mark.parametrize("table", [table for table in HISTORY if table != "actions"])
 def test_what_was_written_is_not_written_over(table: str) -> None:
     with _raises(HISTORY[table]):
-        _filled().file.execute(f"UPDATE {table} SET action_row_id = 1")
+        column = "later_ms" if table == "clock_corrections" else "action_row_id"
+        _filled().file.execute(f"UPDATE {table} SET {column} = 1")
 
 
 RECORD_FLAWS = {
@@ -353,6 +356,11 @@ RECORD_FLAWS = {
     "a request twice": "INSERT INTO requests VALUES (1, x'00')",
     "a request of no action": "INSERT INTO requests VALUES (9, x'00')",
     "a request without bytes": "INSERT INTO requests VALUES (2, NULL)",
+    "a correction twice": "INSERT INTO clock_corrections VALUES (65536, 1, zeroblob(32), x'00')",
+    "a correction of no time": "INSERT INTO clock_corrections VALUES (65537, NULL, zeroblob(32), x'00')",
+    "a correction with a short salt": "INSERT INTO clock_corrections VALUES (65537, 1, x'00', x'00')",
+    "a correction without salt": "INSERT INTO clock_corrections VALUES (65537, 1, NULL, x'00')",
+    "a correction without payload": "INSERT INTO clock_corrections VALUES (65537, 1, zeroblob(32), NULL)",
     "a second mark of time": "INSERT INTO effect_time VALUES (2, 1, 1, 'boot')",
     "a mark without a clock": "INSERT INTO effect_time VALUES (1, NULL, 1, 'boot')",
     "a mark without an uptime": "INSERT INTO effect_time VALUES (1, 1, NULL, 'boot')",
@@ -365,6 +373,7 @@ def test_a_record_a_request_or_a_mark_with_one_flaw_is_refused(flaw: str) -> Non
     scratch = _filled()
     scratch.insert(**_columns(action_id=b"second member 16", action_key="another"))
     scratch.file.execute("INSERT INTO action_records VALUES (65538, 1, zeroblob(32), x'00')")
+    scratch.file.execute("INSERT INTO clock_corrections VALUES (65538, 1, zeroblob(32), x'00')")
     with pytest.raises(apsw.ConstraintError):
         scratch.file.execute(RECORD_FLAWS[flaw])
 

@@ -11,7 +11,8 @@ import pytest
 
 from agent_run_ledger import RunLedger, Step
 from agent_run_ledger.errors import NotAdmitted
-from agent_run_ledger.kernel.effects import LedgerState
+from agent_run_ledger.kernel.effects import LedgerState, Role
+from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.store import open_sqlite
@@ -87,6 +88,7 @@ def test_a_copy_takes_down_what_was_seen_and_nothing_else(stories: Stories, copy
         lambda ledger: ledger.reconcile_not_executed(RECON, doubted),
         lambda ledger: ledger.write_off(RECON, doubted, nobody_can_observe=True, people=frozenset({"olga"})),
         lambda ledger: ledger.close_unprepared(RECON, claimed),
+        lambda ledger: ledger.correct_clock(Actor("olga", frozenset({Role.OFFICER}))),
     ]
     before = _everything(copy)
     with stories.reopened(copy) as ledger:

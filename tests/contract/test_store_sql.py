@@ -51,6 +51,8 @@ def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> 
         ("select_row_ids_in_state", "actions_inbox"),
         ("select_action_records", "action_records_of"),
         ("select_action_records_between", "INTEGER PRIMARY KEY"),
+        ("select_corrections_between", "INTEGER PRIMARY KEY"),
+        ("select_correction_of", "INTEGER PRIMARY KEY"),
         ("select_keys_after", "USING COVERING INDEX actions_members"),
         ("select_run", "INTEGER PRIMARY KEY"),
         ("select_standing", "INTEGER PRIMARY KEY"),

@@ -11,10 +11,11 @@ import orjson
 from agent_run_ledger.effects.intents import check_text
 from agent_run_ledger.errors import Misuse, Refused, Tampered
 from agent_run_ledger.kernel.effects import Action, Event
+from agent_run_ledger.kernel.effects.clock import CorrectClock, correction_from
 from agent_run_ledger.kernel.effects.commands import Command
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.record import transition_from
-from agent_run_ledger.ports.effects import StoredTransition
+from agent_run_ledger.ports.effects import StoredCorrection, StoredTransition
 
 MIN_EVIDENCE_ID, MAX_EVIDENCE_ID = 16, 64
 
@@ -67,8 +68,28 @@ def rows_on_record(
         raise Tampered(f"the record of operation {op_id.hex()} cannot be read: {error}", code="corrupt") from error
     rows = [member for one in done for member in members if member.action_id == one.row.action_id]
     if not done or not rows or not _same_question(done[0].command, command):
-        raise Refused(f"operation {op_id.hex()} was another one", code="op_id_used", hint="draw a new op_id")
+        raise _used(op_id)
     return tuple(rows)
+
+
+def check_correction(command: CorrectClock) -> None:
+    """Misuse("bad_argument") unless a record can hold this clock correction."""
+    try:
+        from_plain(CorrectClock, to_plain(command))
+    except (TypeError, ValueError) as error:
+        raise _bad(f"a clock correction was asked with values of other types: {error}") from error
+    for principal in (command.actor.principal, *command.people):
+        check_text("a principal", principal)
+
+
+def check_same_correction(op_id: bytes, stored: StoredCorrection | None, command: CorrectClock) -> None:
+    """Refused("op_id_used") unless an operation that landed was this correction of the same people."""
+    try:
+        done = None if stored is None else correction_from(stored.payload).command
+    except (ValueError, KeyError, TypeError) as error:
+        raise Tampered(f"the record of operation {op_id.hex()} cannot be read: {error}", code="corrupt") from error
+    if done is None or (done.actor.principal, done.people) != (command.actor.principal, command.people):
+        raise _used(op_id)
 
 
 def _same_question(old: Command, new: Command) -> bool:
@@ -76,6 +97,10 @@ def _same_question(old: Command, new: Command) -> bool:
         return False
     left_open: dict[str, Any] = {name: getattr(old, name) for name in ("now", "actor", *_DRAWN.get(old.event, ()))}
     return replace(new, **left_open) == old
+
+
+def _used(op_id: bytes) -> Refused:
+    return Refused(f"operation {op_id.hex()} was another one", code="op_id_used", hint="draw a new op_id")
 
 
 def _bad(said: str) -> Misuse:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from agent_run_ledger.effects.asked import checked, rows_on_record
-from agent_run_ledger.effects.refusals import error_of, unknown_action
+from agent_run_ledger.effects.asked import check_correction, check_same_correction, checked, rows_on_record
+from agent_run_ledger.effects.refusals import error_of, error_of_correction, unknown_action
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.errors import NotAdmitted, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
+from agent_run_ledger.kernel.effects.clock import CorrectClock, Correction, correct
 from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose
 from agent_run_ledger.kernel.effects.reading import Reading, read_time
 from agent_run_ledger.kernel.effects.record import Transition
@@ -17,6 +19,8 @@ from agent_run_ledger.kernel.record import SALT_BYTES
 from agent_run_ledger.ports import Entropy, Store, Tx
 from agent_run_ledger.ports.effects import TimeSource
 from agent_run_ledger.probes import reach
+
+T = TypeVar("T")
 
 OPENING_BYTES = 16
 
@@ -28,6 +32,7 @@ class Settings:
     bound_ms: int = 1_000
     max_permit_ms: int = 60_000
     people_for_not_executed: int = 1
+    officers_needed: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +92,21 @@ class Engine:
         """
         return self._ask(lambda tx: tx.effects.members(action_key), ask, op_id, request)
 
+    def correct_clock(self, asked: CorrectClock, *, op_id: bytes | None = None) -> Standing:
+        """Let the time that is read after the locks be the mark, and return where the ledger stands then.
+
+        The same operation again changes nothing. Errors as of `ask_of_key`.
+        """
+        check_correction(asked)
+        operation = self.entropy.uuid7() if op_id is None else op_id
+        reach("effect.before")
+        ledger = self._transact(operation, lambda tx: self._correct(tx, asked, op_id))
+        reach("effect.after")
+        return ledger
+
     def standing(self, tx: Tx, reading: Reading) -> Standing:
         """Return where the ledger stands within a transaction."""
+        corrections, corrected_ms = tx.effects.corrections()
         return Standing(
             ledger_id=self.store.log_id,
             opening=self.opening,
@@ -98,6 +116,9 @@ class Engine:
             bound_ms=self.settings.bound_ms,
             max_permit_ms=self.settings.max_permit_ms,
             people_for_not_executed=self.settings.people_for_not_executed,
+            officers_needed=self.settings.officers_needed,
+            corrections=corrections,
+            corrected_ms=corrected_ms,
         )
 
     def _state(self, reading: Reading) -> LedgerState:
@@ -115,7 +136,7 @@ class Engine:
         reach("effect.after")
         return answer
 
-    def _transact(self, operation: bytes, fn: Callable[[Tx], Answer]) -> Answer:
+    def _transact(self, operation: bytes, fn: Callable[[Tx], T]) -> T:
         """Run one transaction; where only the witness's silence forbids it, ask the witness and then once more."""
         try:
             return self.store.transact(operation, fn)
@@ -123,6 +144,20 @@ class Engine:
             if error.code != f"ledger_{LedgerState.HELD}" or self.witnessing.look() is not LedgerState.OPEN:
                 raise
             return self.store.transact(operation, fn)
+
+    def _correct(self, tx: Tx, command: CorrectClock, op_id: bytes | None) -> Standing:
+        new = self._time.sample()
+        old = tx.effects.time_mark() or new
+        ledger = self.standing(tx, read_time(old, new))
+        if op_id is not None and tx.effects.landed(op_id) is not None:
+            check_same_correction(op_id, tx.effects.correction(op_id), command)
+            return ledger
+        asked = Correction(command=command, ledger=ledger, old=old, new=new)
+        corrected = correct(asked)
+        if isinstance(corrected, Rejected):
+            raise error_of_correction(corrected)
+        tx.effects.correct_clock(asked, salt=self.entropy.token(SALT_BYTES))
+        return corrected
 
     def _members_of(self, tx: Tx, action_id: bytes) -> Members:
         members = tx.effects.members_of(action_id)

@@ -10,7 +10,10 @@ from agent_run_ledger.kernel.effects.commands import Command, Propose
 
 _LEDGER: Final[dict[str, tuple[type[LedgerError], str]]] = {
     f"ledger_{LedgerState.HELD}": (Unavailable, "the witness does not answer; try again when it does"),
-    f"ledger_{LedgerState.TIME_UNTRUSTED}": (Unavailable, "the clock went back or leapt; set it right and ask again"),
+    f"ledger_{LedgerState.TIME_UNTRUSTED}": (
+        Unavailable,
+        "the clock went back or leapt; set it right and ask again, or let officers confirm it with `correct_clock`",
+    ),
     f"ledger_{LedgerState.RECOVERY}": (NotAdmitted, "this copy may be old: people must admit it first"),
     f"ledger_{LedgerState.FROZEN}": (NotAdmitted, "another ledger took its place; nothing more happens here"),
 }
@@ -39,6 +42,10 @@ _HINTS: Final[dict[str, str]] = {
     "key_taken": "a new key is no way out; inspect the key, and make a successor where it is closed",
     "needs_fence_or_drain": "record the doubt, then a drain and an observation after it, or ask a receiver that fences",
     "handed_out": "if the reply was lost, record the doubt; if it was sent, record its outcome",
+    "prepared_later": "record the doubt; nothing may be sent under it any more",
+    "drain_before_correction": "record a drain by the corrected clock, then look again",
+    "time_trusted": "nothing waits for the clock",
+    "few_officers": "name those who decide together in `people`",
     "restarted": "record the doubt: the worker that prepared it is gone",
     "permit_expired": "record the doubt; nothing may be sent under it any more",
     "expired": "propose a successor once it is closed as expired",
@@ -64,13 +71,27 @@ def error_of(command: Command, action_key: str, rejected: Rejected) -> LedgerErr
     action = f"key {action_key!r}" if isinstance(command, Propose) else f"action {action_id.hex()} of {action_key!r}"
     said = f"{event} of {action} was refused: {rejected.words}"
     if rejected.code in _LEDGER:
-        kind, hint = _LEDGER[rejected.code]
-        return kind(said, code=rejected.code, hint=hint)
+        return _of_ledger(said, rejected)
     waits = _WAITING.get((event, rejected.code))
     if waits is not None:
         return Pending(said, code=rejected.code, hint=waits)
     if rejected.code in _LATER:
         return Unavailable(said, code=rejected.code, hint=_LATER[rejected.code])
+    return _for_good(said, rejected)
+
+
+def error_of_correction(rejected: Rejected) -> LedgerError:
+    """Return the error of a clock correction that was refused. Nothing changed."""
+    said = f"a correction of the clock was refused: {rejected.words}"
+    return _of_ledger(said, rejected) if rejected.code in _LEDGER else _for_good(said, rejected)
+
+
+def _of_ledger(said: str, rejected: Rejected) -> LedgerError:
+    kind, hint = _LEDGER[rejected.code]
+    return kind(said, code=rejected.code, hint=hint)
+
+
+def _for_good(said: str, rejected: Rejected) -> LedgerError:
     if rejected.code == "wrong_role":
         return Misuse(said, code=rejected.code, hint="ask somebody who has the role")
     return Refused(said, code=rejected.code, hint=_HINTS.get(rejected.code, ""))

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent_run_ledger.kernel.effects import Action, ActionState, Event, LedgerState, TargetClass, WitnessPolicy
+from agent_run_ledger.kernel.effects import (
+    Action,
+    ActionState,
+    Event,
+    LedgerState,
+    Standing,
+    TargetClass,
+    WitnessPolicy,
+)
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
 
 CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
@@ -114,6 +122,18 @@ def view_of(action: Action) -> ActionView:
         replaces=action.replaces,
         evidence=action.evidence,
         next=tuple(event for old, event in ARROWS if old is action.state and event is not Event.ADMIT),
+    )
+
+
+def ledger_view(ledger: Standing, counts: Mapping[ActionState, int]) -> LedgerView:
+    """Return a ledger as people see it."""
+    return LedgerView(
+        ledger_id=ledger.ledger_id,
+        state=ledger.state,
+        epoch=ledger.epoch,
+        witness=ledger.witness,
+        counts=counts,
+        not_protected=() if ledger.witnessed else (UNWITNESSED,),
     )
 
 

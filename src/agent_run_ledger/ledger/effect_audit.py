@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from hashlib import sha256
 from itertools import chain, groupby, islice
 from typing import Any, Final
@@ -14,7 +14,9 @@ from agent_run_ledger.errors import LedgerError, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Rejected, Terms, decide
 from agent_run_ledger.kernel.effects.plain import to_plain
 from agent_run_ledger.kernel.effects.record import ACTION, Transition, transition_from, transition_mac
+from agent_run_ledger.ledger.around import Around
 from agent_run_ledger.ledger.by_leaf import UNREADABLE, ByLeaf, Note, readable
+from agent_run_ledger.ledger.clock_audit import ClockAudit
 from agent_run_ledger.ports import Reader
 from agent_run_ledger.ports.effects import StoredAction, StoredTransition
 
@@ -24,16 +26,6 @@ MOST_STRAYS: Final = 100
 _SETTLE_TRIES = 50
 
 Wrong = list[tuple[int | None, str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What the log said up to a leaf, the leaf itself included: whose it is, its epoch, authority, whether a copy."""
-
-    log_id_hex: str | None
-    epoch: int
-    authority: bool
-    is_copy: bool
 
 
 class EffectAudit:
@@ -50,6 +42,7 @@ class EffectAudit:
         self._effects = reader.effects
         self._note = note
         self._beside: ByLeaf[StoredTransition] = ByLeaf(iter(()), note, "")
+        self._clock = ClockAudit(reader, note)
         self._owned = 0
         self._unread = False
         self.actions = 0
@@ -57,20 +50,23 @@ class EffectAudit:
     def begin(self, first: int, stop: int) -> None:
         """Go on with leaves first ≤ index < stop."""
         self._beside = ByLeaf(self._records(first, stop), self._note, "a record of an action, whose leaf is missing")
+        self._clock.begin(first, stop)
 
     def leaf(self, index: int, changes: Sequence[Mapping[str, Any]], around: Around) -> None:
-        """Check what one leaf says of actions; `changes` are all of the leaf's, well-formed."""
+        """Check what one leaf says of actions and of the clock; `changes` are all of the leaf's, well-formed."""
         own = self._beside.of(index)
         for position, change in enumerate(changes):
             if change["type"] == ACTION:
-                for text in _wrong_beside(change, own.pop(position, None), around):
+                for text in self._wrong_beside(change, own.pop(position, None), around):
                     self._note(index, f"change {position}, action {change['id']}: {text}")
         for position in own:
             self._note(index, f"a record of an action at position {position}, where the leaf has no change of one")
+        self._clock.leaf(index, changes, around)
 
     def end(self) -> None:
         """Name the records that belong to none of the leaves since `begin`."""
         self._beside.finish()
+        self._clock.end()
 
     def look_for_strays(self, first: int, stop: int, size: Callable[[], int]) -> None:
         """Report records of leaves that the log does not have; `size` is asked after reading."""
@@ -79,6 +75,7 @@ class EffectAudit:
         for stored in found:
             if not 0 <= stored.leaf_index < now:
                 self._note(stored.leaf_index, "a record of an action outside the log that the head describes")
+        self._clock.look_for_strays(first, stop, size)
 
     def replay(self, until: int) -> None:
         """Ask the rules again about every key. `until`: the leaf behind the last that was read.
@@ -94,6 +91,25 @@ class EffectAudit:
             return
         if seen != owned and not self._unread:
             self._note(None, f"{owned} records of actions stand beside leaves, {seen} belong to keys")
+
+    def _wrong_beside(
+        self, change: Mapping[str, Any], stored: StoredTransition | None, around: Around
+    ) -> Iterator[str]:
+        """Yield in what a change and the record beside it contradict each other or the log before them."""
+        written = None
+        if stored is None:
+            yield "it has the MAC of a record that is not in the store"
+        elif transition_mac(stored.salt, stored.payload).hex() != change["mac"]:
+            yield "the record is not the one whose MAC the leaf has"
+        else:
+            try:
+                written = transition_from(stored.payload)
+            except UNREADABLE as error:
+                yield f"the record is no transition: {error}"
+        if stored is not None and written is not None:
+            yield from _contradictions(change, stored, written, around)
+            yield from self._clock.wrong_standing(written.ledger)
+        self._clock.believe(None if written is None else written.command.now)
 
     def _records(self, first: int, stop: int) -> Iterator[StoredTransition]:
         for stored in self._readable(first, stop):
@@ -200,16 +216,9 @@ class EffectAudit:
         return [] if same else [f"{which} is not the one of its digest"]
 
 
-def _wrong_beside(change: Mapping[str, Any], stored: StoredTransition | None, around: Around) -> list[str]:
-    """Return in what a change and the record beside it contradict each other or the log before them."""
-    if stored is None:
-        return ["it has the MAC of a record that is not in the store"]
-    if transition_mac(stored.salt, stored.payload).hex() != change["mac"]:
-        return ["the record is not the one whose MAC the leaf has"]
-    try:
-        written = transition_from(stored.payload)
-    except UNREADABLE as error:
-        return [f"the record is no transition: {error}"]
+def _contradictions(
+    change: Mapping[str, Any], stored: StoredTransition, written: Transition, around: Around
+) -> list[str]:
     row, ledger = written.row, written.ledger
     said = (
         ("action", change["id"], row.action_id.hex()),

@@ -10,12 +10,13 @@ from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.system_time import SystemTime
-from agent_run_ledger.effects.views import UNWITNESSED, ActionView, LedgerView, view_of
+from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Pending, Refused, Tampered
 from agent_run_ledger.kernel.effects import Action, ActionState, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
+from agent_run_ledger.kernel.effects.clock import CorrectClock
 from agent_run_ledger.kernel.effects.commands import (
     Actor,
     Approve,
@@ -360,6 +361,21 @@ class EffectLedger:
             action_id, lambda now: CloseUnprepared(actor=actor, now=now, action_id=action_id, fence=fence), op_id
         )
 
+    # -- the clock ----------------------------------------------------------------------------------------------------
+
+    def correct_clock(
+        self, actor: Actor, people: frozenset[str] = frozenset(), *, op_id: bytes | None = None
+    ) -> LedgerView:
+        """Record officers' word that the clock is right as it is now, so that a ledger in time_untrusted goes on.
+
+        Windows are decided by the corrected clock. Nothing closed comes back, and a permit that was prepared at what
+        is now a later time is not handed out. Refused("time_trusted") where nothing waits for the clock,
+        Refused("few_officers") for fewer than `Settings.officers_needed`. See docs/formats/effect.md.
+        """
+        counts = self._store.reader().effects.counts()
+        asked = CorrectClock(actor=actor, people=people)
+        return ledger_view(self._engine.correct_clock(asked, op_id=op_id), counts)
+
     # -- what is on record --------------------------------------------------------------------------------------------
 
     def inspect(self, key: str) -> list[ActionView]:
@@ -395,18 +411,11 @@ class EffectLedger:
 
     def status(self) -> LedgerView:
         """Return where the ledger stands, and what nothing guards against."""
-        reading = self._store.transact(
+        standing = self._store.transact(
             self._entropy.uuid7(),
             lambda tx: self._engine.standing(tx, read_time(tx.effects.time_mark(), self._time.sample())),
         )
-        return LedgerView(
-            ledger_id=reading.ledger_id,
-            state=reading.state,
-            epoch=reading.epoch,
-            witness=reading.witness,
-            counts=self._store.reader().effects.counts(),
-            not_protected=(UNWITNESSED,) if reading.witness is WitnessPolicy.NONE else (),
-        )
+        return ledger_view(standing, self._store.reader().effects.counts())
 
     def close(self) -> None:
         """Close the ledger; a second call does nothing."""

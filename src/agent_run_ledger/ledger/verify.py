@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, cast
 
 from agent_run_ledger.errors import LedgerError, Misuse, Unavailable
+from agent_run_ledger.kernel.effects.clock import is_correction
 from agent_run_ledger.kernel.effects.record import ACTION
 from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
 from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_consistency
@@ -15,8 +16,9 @@ from agent_run_ledger.kernel.record import record_mac
 from agent_run_ledger.kernel.replay import Replay, Track, lawful_kind
 from agent_run_ledger.kernel.states import CallState
 from agent_run_ledger.kernel.tiles import TILE_WIDTH
+from agent_run_ledger.ledger.around import Around
 from agent_run_ledger.ledger.by_leaf import UNREADABLE, ByLeaf, readable
-from agent_run_ledger.ledger.effect_audit import Around, EffectAudit
+from agent_run_ledger.ledger.effect_audit import EffectAudit
 from agent_run_ledger.ledger.erased import ErasedRecords
 from agent_run_ledger.ledger.proofs import consistency_proof
 from agent_run_ledger.ledger.regrown import RegrownTree
@@ -266,7 +268,7 @@ class _Audit:
         if wrong:
             self._note_all(index, wrong)
         for position, change in enumerate(changes):
-            if change["type"] == ACTION:
+            if change["type"] == ACTION or is_correction(change):
                 continue
             stored = own.pop(position, None)
             mac = change.get("mac")

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from agent_run_ledger.kernel.effects.action import Action, Now
+from agent_run_ledger.kernel.effects.clock import Correction
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.effects.states import ActionState, WitnessPolicy
@@ -41,6 +42,21 @@ class StoredTransition:
         return self.record_id >> 16
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCorrection:
+    """The record of one clock correction: `record_id` as of a transition, `later_ms` as in `Correction`."""
+
+    record_id: int
+    later_ms: int
+    salt: bytes
+    payload: bytes
+
+    @property
+    def leaf_index(self) -> int:
+        """Return the index of the leaf that holds this record's MAC."""
+        return self.record_id >> 16
+
+
 class EffectTx(Protocol):
     """The rows of effects within one write transaction; what it writes lands with the transaction's one leaf."""
 
@@ -55,6 +71,18 @@ class EffectTx(Protocol):
 
     def put_time_mark(self, mark: Sample) -> None:
         """Keep a time that was believed."""
+        ...
+
+    def corrections(self) -> tuple[int, int]:
+        """Return how many clock corrections there are, and the latest of their `later_ms`; (0, 0) without one."""
+        ...
+
+    def correction(self, op_id: bytes) -> StoredCorrection | None:
+        """Return the record of an operation that is a clock correction in the log, None for any other."""
+        ...
+
+    def correct_clock(self, correction: Correction, *, salt: bytes) -> int:
+        """Write a correction's record, its change in the leaf, and its new mark; return the record id."""
         ...
 
     def members(self, action_key: str) -> tuple[Action, ...]:
@@ -120,6 +148,10 @@ class EffectReader(Protocol):
 
     def leaf_transitions(self, *, first: int, stop: int) -> Iterator[StoredTransition]:
         """Yield the records of leaves first ≤ index < stop in order, in bounded memory."""
+        ...
+
+    def leaf_corrections(self, *, first: int, stop: int) -> Iterator[StoredCorrection]:
+        """Yield the records of clock corrections of leaves first ≤ index < stop in order, in bounded memory."""
         ...
 
     def count_transitions(self) -> int:

@@ -7,9 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects.states import ActionState
-from agent_run_ledger.ports.effects import StoredAction, StoredTransition
+from agent_run_ledger.ports.effects import StoredAction, StoredCorrection, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Connection, Row
-from agent_run_ledger.store.sqlite_effect_rows import actions_from, transition_row
+from agent_run_ledger.store.sqlite_effect_rows import actions_from, correction_row, transition_row
 from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.statements import statements
@@ -93,11 +93,11 @@ class SqliteEffectReader:
 
     def leaf_transitions(self, *, first: int, stop: int) -> Iterator[StoredTransition]:
         """See ports.effects.EffectReader.leaf_transitions."""
-        after, before = first << 16, stop << 16
-        while rows := self._fetch("select_action_records_between", (after, before, _CHUNK_ROWS)):
-            for row in rows:
-                yield transition_row(row)
-            after = rows[-1][0] + 1
+        return map(transition_row, self._beside("select_action_records_between", first, stop))
+
+    def leaf_corrections(self, *, first: int, stop: int) -> Iterator[StoredCorrection]:
+        """See ports.effects.EffectReader.leaf_corrections."""
+        return map(correction_row, self._beside("select_corrections_between", first, stop))
 
     def count_transitions(self) -> int:
         """See ports.effects.EffectReader.count_transitions."""
@@ -106,6 +106,13 @@ class SqliteEffectReader:
     def _fetch(self, name: str, bindings: Row) -> list[Row]:
         sql = self._q[name]
         return self._locked(lambda connection: connection.execute(sql, bindings).fetchall())
+
+    def _beside(self, name: str, first: int, stop: int) -> Iterator[Row]:
+        """Yield the rows of records of leaves first ≤ index < stop, a chunk at a time."""
+        after, before = first << 16, stop << 16
+        while rows := self._fetch(name, (after, before, _CHUNK_ROWS)):
+            yield from rows
+            after = rows[-1][0] + 1
 
     def _actions(self, read: Callable[[Connection], list[Row]]) -> list[StoredAction]:
         """Read actions with several statements in one read transaction."""

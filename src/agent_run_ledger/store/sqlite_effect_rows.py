@@ -15,7 +15,7 @@ from agent_run_ledger.kernel.effects.action import Action, Approval, Terms
 from agent_run_ledger.kernel.effects.evidence import Drain, Observation
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
-from agent_run_ledger.ports.effects import StoredAction, StoredTransition
+from agent_run_ledger.ports.effects import StoredAction, StoredCorrection, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
 
 _APPROVAL: Final = 30
@@ -36,6 +36,7 @@ class More:
     preconditions: tuple[tuple[str, str], ...] = ()
     replaces: bytes | None = None
     drain: Drain | None = None
+    drain_corrections: int = 0
     observation: Observation | None = None
     fenced_mark: int | None = None
     evidence: tuple[bytes, ...] = ()
@@ -52,6 +53,7 @@ def more_of(action: Action) -> bytes:
         preconditions=terms.preconditions,
         replaces=action.replaces,
         drain=action.drain,
+        drain_corrections=action.drain_corrections,
         observation=action.observation,
         fenced_mark=action.fenced_mark,
         evidence=action.evidence,
@@ -154,6 +156,7 @@ def _action_from(row: Row, approvals: Sequence[Row]) -> StoredAction:
         in_doubt_since_ms=row[24],
         replaces=more.replaces,
         drain=more.drain,
+        drain_corrections=more.drain_corrections,
         observation=more.observation,
         fenced_mark=more.fenced_mark,
         evidence=more.evidence,
@@ -170,6 +173,15 @@ def transition_row(row: Row) -> StoredTransition:
     if not isinstance(salt, bytes) or not isinstance(payload, bytes):
         raise Tampered(f"the record {record_id} of a transition holds a value of another type", code="corrupt")
     return StoredTransition(record_id=record_id, action_id=action_id, salt=salt, payload=payload)
+
+
+def correction_row(row: Row) -> StoredCorrection:
+    """Return the record of a clock correction of its columns. Tampered("corrupt") where they hold other types."""
+    values: Any = row
+    record_id, later_ms, salt, payload = values
+    if not isinstance(later_ms, int) or not isinstance(salt, bytes) or not isinstance(payload, bytes):
+        raise Tampered(f"the record {record_id} of a clock correction holds another type", code="corrupt")
+    return StoredCorrection(record_id=record_id, later_ms=later_ms, salt=salt, payload=payload)
 
 
 def row_of_approval(approval: Approval, action_row_id: int) -> Row:

@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING
 
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered
 from agent_run_ledger.kernel.effects.action import Action, Approval, Now
+from agent_run_ledger.kernel.effects.clock import (
+    Correction,
+    change_of_correction,
+    correction_bytes,
+    correction_mac,
+)
 from agent_run_ledger.kernel.effects.commands import Approve, Claim, CloseUnprepared, Expire, HandOut, Prepare
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition, change_of, transition_bytes, transition_mac
-from agent_run_ledger.ports.effects import StoredTransition
+from agent_run_ledger.ports.effects import StoredCorrection, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
 from agent_run_ledger.store.sqlite_effect_rows import (
     actions_from,
+    correction_row,
     more_of,
     row_of_action,
     row_of_approval,
@@ -47,6 +54,24 @@ class SqliteEffects:
     def put_time_mark(self, mark: Sample) -> None:
         """See ports.effects.EffectTx.put_time_mark."""
         self._tx.write(self._q["put_effect_time"], (mark.wall_ms, mark.uptime_ms, mark.boot))
+
+    def corrections(self) -> tuple[int, int]:
+        """See ports.effects.EffectTx.corrections."""
+        count, latest_ms = self._tx.fetch(self._q["select_corrections"], ())[0]
+        return count, latest_ms
+
+    def correction(self, op_id: bytes) -> StoredCorrection | None:
+        """See ports.effects.EffectTx.correction."""
+        rows = self._tx.fetch(self._q["select_correction_of"], (op_id,))
+        return correction_row(rows[0]) if rows else None
+
+    def correct_clock(self, correction: Correction, *, salt: bytes) -> int:
+        """See ports.effects.EffectTx.correct_clock."""
+        payload, record_id = correction_bytes(correction), self._tx.next_record_id
+        self._tx.add_change(change_of_correction(correction, correction_mac(salt, payload)))
+        self._tx.write(self._q["insert_correction"], (record_id, correction.later_ms, salt, payload))
+        self.put_time_mark(correction.new)
+        return record_id
 
     def members(self, action_key: str) -> tuple[Action, ...]:
         """See ports.effects.EffectTx.members."""
@@ -125,8 +150,8 @@ class SqliteEffects:
             permit: Row = (row.opening, row.prepared_ms, row.permit_expires_ms, at_ms, which)
             return "prepare_action", (*permit, *_held_by(command), epoch, now.earliest_ms, now.latest_ms)
         if isinstance(command, HandOut):
-            opening = transition.ledger.opening
-            return "hand_out_action", (at_ms, which, *_held_by(command), opening, epoch, now.latest_ms)
+            opened: Row = (transition.ledger.opening, epoch, now.latest_ms, now.latest_ms)
+            return "hand_out_action", (at_ms, which, *_held_by(command), *opened)
         if isinstance(command, Approve):
             return "approve_action", (row.state.value, at_ms, which, epoch, now.latest_ms)
         if isinstance(command, Expire):

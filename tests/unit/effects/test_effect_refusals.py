@@ -29,6 +29,7 @@ from tests.unit.effects.examples import (
     SEEN,
     SEEN_EXECUTED,
     TERMS,
+    TIMER,
     A,
     Asked,
     actor,
@@ -252,6 +253,11 @@ REFUSALS: list[Refusal] = [
     (E.ADMIT, "wrong_epoch", lambda: example(E.ADMIT).with_(epoch=2)),
     (E.ADMIT, "wrong_epoch", lambda: example(E.ADMIT).with_(outside_epoch=1)),
     (E.ADMIT, "permit_may_live", lambda: at(example(E.ADMIT), MS + MAX_MS + BOUND_MS - 1, END_MS)),
+    (E.HAND_OUT, "prepared_later", lambda: at(example(E.HAND_OUT), MS - 1)),
+    (E.NOT_EXECUTED, "clock_untrusted", lambda: timed(state=LedgerState.TIME_UNTRUSTED)),
+    (E.NOT_EXECUTED, "drain_before_correction", lambda: timed(corrections=1)),
+    (E.NOT_EXECUTED, "drain_before_correction", lambda: timed(corrections=2).row_with(drain_corrections=1)),
+    (E.OBSERVE, "permit_may_live", lambda: at(corrected_permit(), END_MS + MAX_MS + BOUND_MS - 1)),
     (E.ADMIT, "loss_unknown", lambda: example(E.ADMIT).with_(lost_leaves=False)),
 ]  # fmt: skip
 
@@ -262,9 +268,19 @@ def taken(event: Event) -> Asked:
     return asked.with_(new_action_id=asked.members[-1].action_id)
 
 
+def timed(**changes: object) -> Asked:
+    """A decision that rests on a timer's drain, in a ledger with changes."""
+    return example(E.NOT_EXECUTED).row_with(drain=TIMER).ledger_with(**changes)
+
+
 def lost_permit() -> Asked:
     """A timer for a member that this history never prepared."""
     return drain(timer=True).row_with(state=A.UNRESOLVED, permit_expires_ms=None, in_doubt_since_ms=MS)
+
+
+def corrected_permit() -> Asked:
+    """The same where a clock that was later than the doubt has been corrected."""
+    return lost_permit().ledger_with(corrections=1, corrected_ms=END_MS)
 
 
 def unknown() -> Asked:
@@ -319,6 +335,11 @@ EDGES = [
     ("drain-by-time", lambda: drain(timer=True)),
     ("drain-by-time-i", lambda: drain(timer=True).terms_with(target_class=I_CLASS, checks_expiry=True)),
     ("drain-by-time-lost", lambda: at(lost_permit(), MS + MAX_MS + BOUND_MS)),
+    ("drain-by-time-corrected", lambda: at(corrected_permit(), END_MS + MAX_MS + BOUND_MS)),
+    ("permit-of-this-moment", lambda: at(example(E.HAND_OUT), MS - 1, MS)),
+    ("by-the-corrected-clock", lambda: timed(corrections=2).row_with(drain_corrections=2)),
+    ("by-a-dead-path", lambda: example(E.NOT_EXECUTED).ledger_with(corrections=1, state=LedgerState.TIME_UNTRUSTED)),
+    ("by-a-fence", lambda: fencing(E.NOT_EXECUTED).row_with(drain=TIMER).ledger_with(corrections=1)),
     ("drain-dead-worker", lambda: drain().part("evidence", covers=Covers.WORKER)),
     ("drain-dead-f-minus", lambda: drain().terms_with(target_class=F_MINUS)),
     ("drain-everyone", lambda: drain().ledger_with(epoch=1).part("evidence", epoch=1)),

@@ -57,6 +57,7 @@ class Action:
     claim. `worker`: the one process that holds the claim; a process that was started again is another worker.
     `opening`: through which opening of the ledger it was prepared. `prepare_leaf`: the log has the leaf of that.
     `in_doubt_since_ms`: when the doubt was recorded. `fenced_mark`: at or below it the receiver takes nothing more.
+    `drain_corrections`: how many clock corrections the ledger had when the drain was recorded.
     `demoted_epoch`: the admission that made it unresolved. `rebuilt`: made from a receipt of a history that was lost,
     so the ledger may not have its bytes.
     """
@@ -83,6 +84,7 @@ class Action:
     in_doubt_since_ms: int | None = None
     replaces: bytes | None = None
     drain: Drain | None = None
+    drain_corrections: int = 0
     observation: Observation | None = None
     fenced_mark: int | None = None
     evidence: tuple[bytes, ...] = ()
@@ -109,6 +111,8 @@ class Standing:
     `max_permit_ms`: the longest life of a permit. `closed_audiences`: receivers that the last admission did not
     reach. `origin_frozen`: the origin before the last admission can append nothing more. `opening` is drawn anew each
     time that a process opens the ledger, and never stored but in the rows that were prepared through it.
+    `corrections`: how often officers corrected the clock. `corrected_ms`: the latest time that one of these
+    corrections set or set aside, 0 without one; what was recorded before may have been so by any clock up to it.
     """
 
     ledger_id: bytes
@@ -123,6 +127,8 @@ class Standing:
     officers_needed: int = 1
     closed_audiences: frozenset[str] = frozenset()
     origin_frozen: bool = True
+    corrections: int = 0
+    corrected_ms: int = 0
 
     @property
     def witnessed(self) -> bool:

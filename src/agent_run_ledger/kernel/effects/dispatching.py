@@ -82,6 +82,13 @@ CLAIM: Final[tuple[Guard[Claim], ...]] = (
     Guard("expired", "its window is over", _not_over),
 )
 
+
+def _prepared_before(case: Case[HandOut]) -> bool:
+    """Whether the preparation is not in the future: where the clock was corrected, its permit would live too long."""
+    prepared = case.row.prepared_ms
+    return prepared is not None and prepared <= case.command.now.latest_ms
+
+
 PREPARE: Final[tuple[Guard[Prepare], ...]] = (
     Guard("other_claim", "this is not the claim that holds it", _own_claim),
     Guard("other_worker", "another process holds the claim", _own_worker),
@@ -109,6 +116,7 @@ HAND_OUT: Final[tuple[Guard[HandOut], ...]] = (
     Guard("old_epoch", "it was prepared in another epoch", _in_epoch),
     Guard("revoked", "it was revoked", _not_revoked),
     Guard("permit_expired", "the permit is over", _permit_lives),
+    Guard("prepared_later", "the clock was corrected to before its preparation, and that voids it", _prepared_before),
     Guard("drained", "it is on record that nothing more of this claim can arrive", lambda c: c.row.drain is None),
     Guard(
         "not_cosigned",

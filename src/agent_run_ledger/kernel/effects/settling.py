@@ -89,12 +89,14 @@ def _has_timer(case: Case[Observe]) -> bool:
 def _permits_over(case: Case[Observe]) -> bool:
     """Whether the last permit there can be is over by every clock.
 
-    Where this history prepared nothing, a lost one may have, at the latest before the doubt was recorded.
+    Where this history prepared nothing, a lost one may have, at the latest before the doubt was recorded; where the
+    clock was corrected since, by any clock up to the latest that was set aside.
     """
     row, ledger = case.row, case.ledger
     last = row.permit_expires_ms
     if last is None:
-        last = (row.in_doubt_since_ms or case.command.now.latest_ms) + ledger.max_permit_ms
+        doubted = row.in_doubt_since_ms or case.command.now.latest_ms
+        last = max(doubted, ledger.corrected_ms) + ledger.max_permit_ms
     return not _by_expiry(case) or case.command.now.earliest_ms >= last + ledger.bound_ms
 
 
@@ -201,6 +203,12 @@ def _drained(case: Case[NotExecuted]) -> bool:
     return _settled_by_fence(case) or (drain is not None and drain.epoch == case.ledger.epoch)
 
 
+def _by_timer(case: Case[NotExecuted]) -> bool:
+    """Whether the decision rests on a clock that said, when the drain was recorded, that every permit was over."""
+    drain = case.row.drain
+    return not _settled_by_fence(case) and drain is not None and drain.kind is DrainKind.EXPIRY
+
+
 def _seen_nothing(case: Case[NotExecuted]) -> bool:
     seen = case.row.observation
     fresh = seen is not None and seen.found is Found.NOTHING and seen.epoch == case.ledger.epoch
@@ -234,6 +242,16 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
     Guard("outcome_unknown", "the receiver accepted it and does not know how it ended", _unknown_by_class),
     Guard("mark_below", "the receiver would still take a request of this key", _fence_high),
     Guard("no_drain", "nothing on record shows that nothing more can arrive", _drained),
+    Guard(
+        "clock_untrusted",
+        "the clock is not trusted, so it may have ended the permits too early",
+        lambda c: not _by_timer(c) or c.ledger.state is not LedgerState.TIME_UNTRUSTED,
+    ),
+    Guard(
+        "drain_before_correction",
+        "the clock by which the permits were over has been corrected since",
+        lambda c: not _by_timer(c) or c.row.drain_corrections == c.ledger.corrections,
+    ),
     Guard("no_observation", "nobody looked in this epoch and saw nothing", _seen_nothing),
     Guard(
         "observation_before_drain", "somebody looked before it was sure that nothing more arrives", _seen_after_drain
@@ -326,7 +344,7 @@ def observe(case: Case[Observe]) -> Decision:
     row, evidence = case.row, case.command.evidence
     kept = (*row.evidence, evidence.evidence_id)
     if isinstance(evidence, Drain):
-        changed = replace(row, drain=evidence, evidence=kept)
+        changed = replace(row, drain=evidence, drain_corrections=case.ledger.corrections, evidence=kept)
     else:
         changed = replace(row, observation=evidence, evidence=kept)
     return Accepted(event=Event.OBSERVE, old=row.state, new=row.state, rows=(changed,))

@@ -92,6 +92,14 @@ CREATE TABLE effect_time (
     boot      TEXT    NOT NULL
 );
 
+-- One row per clock correction: record_id = leaf_index << 16 | position of its change in the leaf.
+CREATE TABLE clock_corrections (
+    record_id INTEGER PRIMARY KEY,
+    later_ms  INTEGER NOT NULL,
+    salt      BLOB    NOT NULL CHECK (length(salt) = 32),
+    payload   BLOB    NOT NULL
+);
+
 -- The arrows of the state table (kernel/effects/states.py); an admission has none here.
 CREATE TRIGGER actions_arrows BEFORE UPDATE ON actions
 WHEN NEW.state <> OLD.state AND CASE OLD.state || '>' || NEW.state
@@ -163,3 +171,9 @@ BEGIN SELECT RAISE(ABORT, 'records are history'); END;
 
 CREATE TRIGGER action_records_no_delete BEFORE DELETE ON action_records
 BEGIN SELECT RAISE(ABORT, 'records are history'); END;
+
+CREATE TRIGGER clock_corrections_no_update BEFORE UPDATE ON clock_corrections
+BEGIN SELECT RAISE(ABORT, 'corrections are history'); END;
+
+CREATE TRIGGER clock_corrections_no_delete BEFORE DELETE ON clock_corrections
+BEGIN SELECT RAISE(ABORT, 'corrections are history'); END;

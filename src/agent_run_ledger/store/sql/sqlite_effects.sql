@@ -70,7 +70,7 @@ WHERE action_id = ? AND state = 'claimed' AND revoked = 0 AND claim_id = ? AND w
 -- name: hand_out_action
 UPDATE actions SET handed_out = 1, changed_at_ms = ?
 WHERE action_id = ? AND state = 'prepared' AND handed_out = 0 AND revoked = 0 AND claim_id = ? AND worker = ?
-    AND opening = ? AND epoch = ? AND permit_expires_ms > ?;
+    AND opening = ? AND epoch = ? AND permit_expires_ms > ? AND prepared_ms <= ?;
 
 -- name: approve_action
 UPDATE actions SET state = ?, changed_at_ms = ?
@@ -127,3 +127,18 @@ SELECT wall_ms, uptime_ms, boot FROM effect_time;
 
 -- name: put_effect_time
 INSERT OR REPLACE INTO effect_time (id, wall_ms, uptime_ms, boot) VALUES (1, ?, ?, ?);
+
+-- name: select_corrections
+SELECT count(*), coalesce(max(later_ms), 0) FROM clock_corrections;
+
+-- name: select_correction_of
+SELECT record_id, later_ms, salt, payload FROM events
+    JOIN clock_corrections ON record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16
+WHERE op_id = ?;
+
+-- name: select_corrections_between
+SELECT record_id, later_ms, salt, payload FROM clock_corrections
+WHERE record_id >= ? AND record_id < ? ORDER BY record_id LIMIT ?;
+
+-- name: insert_correction
+INSERT INTO clock_corrections (record_id, later_ms, salt, payload) VALUES (?, ?, ?, ?);

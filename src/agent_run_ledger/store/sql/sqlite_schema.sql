@@ -207,6 +207,13 @@ CREATE TABLE effect_time (
     boot      TEXT    NOT NULL
 );
 
+CREATE TABLE clock_corrections (
+    record_id INTEGER PRIMARY KEY,
+    later_ms  INTEGER NOT NULL,
+    salt      BLOB    NOT NULL CHECK (length(salt) = 32),
+    payload   BLOB    NOT NULL
+);
+
 CREATE TRIGGER actions_arrows BEFORE UPDATE ON actions
 WHEN NEW.state <> OLD.state AND CASE OLD.state || '>' || NEW.state
     WHEN 'available>claimed' THEN 0 WHEN 'claimed>prepared' THEN 0 WHEN 'prepared>succeeded' THEN 0
@@ -275,3 +282,9 @@ BEGIN SELECT RAISE(ABORT, 'records are history'); END;
 
 CREATE TRIGGER action_records_no_delete BEFORE DELETE ON action_records
 BEGIN SELECT RAISE(ABORT, 'records are history'); END;
+
+CREATE TRIGGER clock_corrections_no_update BEFORE UPDATE ON clock_corrections
+BEGIN SELECT RAISE(ABORT, 'corrections are history'); END;
+
+CREATE TRIGGER clock_corrections_no_delete BEFORE DELETE ON clock_corrections
+BEGIN SELECT RAISE(ABORT, 'corrections are history'); END;
