@@ -1,11 +1,13 @@
-"""The machine's clocks behind `ports.effects.TimeSource`."""
+"""The machine's clocks behind `ports.effects.TimeSource`, and the check of what any source says."""
 
 from __future__ import annotations
 
 import os
 import time
 
+from agent_run_ledger.errors import Unavailable
 from agent_run_ledger.kernel.effects.reading import Sample
+from agent_run_ledger.ports.effects import TimeSource
 
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _NS_PER_MS = 1_000_000
@@ -24,6 +26,27 @@ class SystemTime:
         """See ports.effects.TimeSource.sample."""
         wall_ms = time.time_ns() // _NS_PER_MS
         return Sample(wall_ms=wall_ms, uptime_ms=time.clock_gettime_ns(_UPTIME) // _NS_PER_MS, boot=self._boot)
+
+
+class CheckedTime:
+    """A source whose samples are what they have to be; Unavailable("no_time") where it fails or says anything else."""
+
+    def __init__(self, source: TimeSource) -> None:
+        self._source = source
+
+    def sample(self) -> Sample:
+        """See ports.effects.TimeSource.sample."""
+        try:
+            said: object = self._source.sample()
+        except Exception as error:
+            raise Unavailable(f"the clock cannot be read: {error!r}", code="no_time") from error
+        if not isinstance(said, Sample) or not _is_whole(said):
+            raise Unavailable(f"the clock says {said!r:.200}, which is no time", code="no_time")
+        return said
+
+
+def _is_whole(said: Sample) -> bool:
+    return type(said.wall_ms) is int and type(said.uptime_ms) is int and type(said.boot) is str
 
 
 def _boot_id() -> str | None:

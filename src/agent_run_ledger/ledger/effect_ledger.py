@@ -9,7 +9,7 @@ from hashlib import sha256
 from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
-from agent_run_ledger.effects.system_time import SystemTime
+from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
 from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
@@ -111,7 +111,7 @@ class EffectLedger:
             if not self._store.is_copy and not self._store.authority:
                 raise Refused(f"{self._store.location} has no authority for effects", code="no_authority", hint=_INIT)
             self._entropy = entropy or SystemEntropy()
-            self._time = time or SystemTime()
+            self._time = CheckedTime(time or SystemTime())
             self._witnessing = Witnessing(self._store, witness)
             self._engine = Engine(
                 self._store,

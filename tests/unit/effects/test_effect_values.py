@@ -53,7 +53,26 @@ BELIEVED = {
 def test_a_clock_that_may_be_right_is_believed_and_kept(name: str) -> None:
     sample = BELIEVED[name]
     reading = read_time(MARK, sample)
-    assert (reading.now, reading.trusted, reading.mark) == (Now(sample.wall_ms, sample.wall_ms), True, sample)
+    ahead_ms = 0 if sample.boot != MARK.boot else sample.wall_ms - MARK.wall_ms - (sample.uptime_ms - MARK.uptime_ms)
+    kept = replace(sample, uptime_ms=sample.uptime_ms + ahead_ms)
+    assert (reading.now, reading.trusted, reading.mark) == (Now(sample.wall_ms, sample.wall_ms), True, kept)
+
+
+def test_small_leaps_do_not_add_up() -> None:
+    mark, step_ms = MARK, LEAP_MS // 4
+    for number in range(1, 5):
+        reading = read_time(mark, _sample(number * step_ms, 0))
+        assert reading.trusted
+        mark = reading.mark
+    assert not read_time(mark, _sample(5 * step_ms, 0)).trusted
+    assert read_time(mark, _sample(5 * step_ms, step_ms)).trusted
+
+
+def test_a_clock_that_was_behind_may_go_no_further_ahead_than_it_was_before_and_a_leap() -> None:
+    slow = read_time(MARK, _sample(10, 1_000)).mark
+    assert slow.uptime_ms - MARK.uptime_ms == 1_000
+    assert read_time(slow, _sample(10 + LEAP_MS, 1_000)).trusted
+    assert not read_time(slow, _sample(11 + LEAP_MS, 1_000)).trusted
 
 
 DOUBTED = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent_run_ledger.kernel.effects.action import Now
@@ -35,10 +35,11 @@ class Reading:
 def read_time(mark: Sample | None, sample: Sample) -> Reading:
     """Return the time by a sample and the latest mark that was kept.
 
-    A clock below the mark is not trusted, nor is one that went more than LEAP_MS further than the machine was up since
-    the mark: the mark then stays, so that a jump forward cannot hold the ledger up for years. After a new start of the
-    machine, or on another one, nothing says how long it was off, and only a clock that went back is noticed. Not
-    trusted, the time is the span from the earlier to the later of both.
+    A clock below the mark is not trusted, nor is one that is more than LEAP_MS further ahead of the time since the
+    machine's start than it ever was in that start: the mark then stays, so that a jump forward cannot hold the ledger
+    up for years, and many small ones cannot add up. After a new start of the machine, or on another one, nothing says
+    how long it was off, and only a clock that went back is noticed. Not trusted, the time is the span from the earlier
+    to the later of both. A mark's `uptime_ms` is what the time since the start would be had the clock never run ahead.
     """
     if mark is None:
         return Reading(Now(sample.wall_ms, sample.wall_ms), trusted=True, mark=sample)
@@ -48,4 +49,6 @@ def read_time(mark: Sample | None, sample: Sample) -> Reading:
     if back or leapt:
         now = Now(min(sample.wall_ms, mark.wall_ms), max(sample.wall_ms, mark.wall_ms))
         return Reading(now, trusted=False, mark=mark)
-    return Reading(Now(sample.wall_ms, sample.wall_ms), trusted=True, mark=sample)
+    ahead_ms = max(0, sample.wall_ms - mark.wall_ms - since_ms) if sample.boot == mark.boot else 0
+    kept = replace(sample, uptime_ms=sample.uptime_ms + ahead_ms)
+    return Reading(Now(sample.wall_ms, sample.wall_ms), trusted=True, mark=kept)
