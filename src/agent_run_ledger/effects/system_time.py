@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from agent_run_ledger.errors import Unavailable
 from agent_run_ledger.kernel.effects.reading import Sample
@@ -37,7 +38,7 @@ class CheckedTime:
     def sample(self) -> Sample:
         """See ports.effects.TimeSource.sample."""
         try:
-            said: object = self._source.sample()
+            said: Any = self._source.sample()
         except Exception as error:
             raise Unavailable(f"the clock cannot be read: {error!r}", code="no_time") from error
         if not isinstance(said, Sample) or not _is_whole(said):
