@@ -177,12 +177,10 @@ class EffectLedger:
     def successor(self, actor: Actor, action_id: bytes, intent: Intent, *, op_id: bytes | None = None) -> ActionView:
         """Put a new member, which needs approvals of its own, in the place of one that did not happen."""
         new_id, terms = self._entropy.uuid7(), intent.terms()
-        cosigned = self._covered(action_id)
+        self._covered(action_id)  # so that the witness is asked before; the transaction decides by what it has seen
         return self._asked(
             action_id,
-            lambda now: Successor(
-                actor=actor, now=now, action_id=action_id, new_action_id=new_id, terms=terms, cosigned=cosigned
-            ),
+            lambda now: Successor(actor=actor, now=now, action_id=action_id, new_action_id=new_id, terms=terms),
             op_id,
             request=intent.request,
         )
@@ -262,11 +260,12 @@ class EffectLedger:
         Pending("not_cosigned") while the witness has not seen the preparation. Tampered where the stored bytes are not
         the approved ones: then nothing was handed out.
         """
-        cosigned, request = self._covered(action_id), self.request(action_id)
+        self._covered(action_id)  # so that the witness is asked before; the transaction decides by what it has seen
+        request = self.request(action_id)
         answer = self._engine.ask(
             action_id,
             lambda now: HandOut(
-                actor=actor, now=now, action_id=action_id, claim_id=claim_id, worker=worker, cosigned=cosigned
+                actor=actor, now=now, action_id=action_id, claim_id=claim_id, worker=worker, cosigned=False
             ),
             op_id=op_id,
         )

@@ -72,6 +72,10 @@ class EffectTx(Protocol):
         """
         ...
 
+    def last_record_id(self, action_id: bytes) -> int:
+        """Return the record id of a member's latest transition, -1 without one."""
+        ...
+
     def write(self, before: Action | None, transition: Transition, *, now: Now, salt: bytes, request: bytes) -> int:
         """Write one row as a transition left it, its record and its change in the leaf, and return the record id.
 
