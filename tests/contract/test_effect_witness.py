@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import EffectLedger, LedgerError, Pending, Unavailable
-from agent_run_ledger.effects import DoubtBy, Heard, LedgerState, Seen
+from agent_run_ledger.effects import DoubtBy, Event, Heard, LedgerState, Seen
 from agent_run_ledger.effects.witnessing import TRIES
 from tests.contract.effect_kit import CAT, EXE, OPS, A, ActionView, E, FakeWitness, Kit, effects
 
@@ -227,6 +227,22 @@ def test_one_answer_is_that_of_all_who_came_before_the_question() -> None:
         assert said == [LedgerState.OPEN] * 5
         assert witness.asked == asked + 2, "the question under way, and one for all others"
         assert witness.size == kit.ledger._store.reader().head().size
+
+
+@pytest.mark.parametrize("event", [E.OUTCOME, E.SUCCESS])
+def test_the_success_of_what_was_revoked_is_told_while_the_witness_is_silent(event: Event) -> None:
+    witness = FakeWitness()
+    with effects(witness=witness) as kit:
+        view = kit.reach(A.PREPARED if event is E.OUTCOME else A.UNRESOLVED)
+        witness.silent()
+        with pytest.raises(Pending):
+            kit.do(E.REVOKE, view)
+        told = kit.do(event, view)
+        assert (told.state, told.revoked) == (A.SUCCEEDED, True)
+        assert kit.ledger.status().state is LedgerState.HELD
+        with pytest.raises(Pending) as revoked:
+            kit.do(E.REVOKE, view)
+        assert revoked.value.code == "not_witnessed"
 
 
 # -- it fails ---------------------------------------------------------------------------------------------------------

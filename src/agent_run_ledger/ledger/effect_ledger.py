@@ -283,7 +283,10 @@ class EffectLedger:
     ) -> ActionView:
         """Record a success that the executor reports, with the receiver's receipt or an observation."""
         return self._asked(
-            action_id, lambda now: Outcome(actor=actor, now=now, action_id=action_id, evidence=evidence), op_id
+            action_id,
+            lambda now: Outcome(actor=actor, now=now, action_id=action_id, evidence=evidence),
+            op_id,
+            of_success=True,
         )
 
     def doubt(
@@ -314,7 +317,10 @@ class EffectLedger:
     ) -> ActionView:
         """Decide, by evidence and not as the executor, that it happened."""
         return self._asked(
-            action_id, lambda now: Success(actor=actor, now=now, action_id=action_id, evidence=evidence), op_id
+            action_id,
+            lambda now: Success(actor=actor, now=now, action_id=action_id, evidence=evidence),
+            op_id,
+            of_success=True,
         )
 
     def reconcile_not_executed(
@@ -421,13 +427,15 @@ class EffectLedger:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _asked(self, action_id: bytes, ask: Ask, op_id: bytes | None, *, request: bytes = b"") -> ActionView:
-        return self._told(self._engine.ask(action_id, ask, op_id=op_id, request=request))
+    def _asked(
+        self, action_id: bytes, ask: Ask, op_id: bytes | None, *, request: bytes = b"", of_success: bool = False
+    ) -> ActionView:
+        return self._told(self._engine.ask(action_id, ask, op_id=op_id, request=request), of_success=of_success)
 
-    def _told(self, answer: Answer) -> ActionView:
-        """Return what a transition left, once it may be told."""
+    def _told(self, answer: Answer, *, of_success: bool = False) -> ActionView:
+        """Return what a transition left, once it may be told. A success may be at once, also of what was revoked."""
         row = answer.rows[-1]
-        if not (answer.cosign_first or _waits(row)):
+        if not (answer.cosign_first or (_waits(row) and not of_success)):
             return view_of(row)
         if not (self._witnessing.covers(answer.leaf_index) if answer.accepted else self._covered(row.action_id)):
             raise Pending(
