@@ -24,6 +24,7 @@ from agent_run_ledger.effects import (
     Event,
     FenceAnswer,
     Found,
+    Heard,
     Intent,
     Observation,
     Receipt,
@@ -97,14 +98,14 @@ class FakeWitness:
         self.size = 0
         self.inside: Callable[[], bool] = lambda: False
 
-    def extend(self, size: int, root: bytes) -> Seen:
-        assert not self.inside(), "the witness was asked inside of a transaction"
-        assert len(root) == 32
+    def extend(self, size: int, root: bytes) -> Heard:
+        if self.inside() or len(root) != 32:
+            pytest.fail("the witness was asked inside of a transaction, or without a root")
         self.asked += 1
         said = self.says.pop(0) if self.says else Seen.CURRENT if size >= self.size else Seen.AHEAD
         if said is Seen.CURRENT:
             self.size = max(self.size, size)
-        return said
+        return Heard(said, self.size)
 
     def silent(self) -> None:
         """Say nothing from now on."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_run_ledger import EffectLedger, NotAdmitted, Pending, Refused, Unavailable
-from agent_run_ledger.effects import ActionState, Event, LedgerState, Seen, TargetClass, WitnessPolicy
+from agent_run_ledger.effects import ActionState, Event, Heard, LedgerState, Seen, TargetClass, WitnessPolicy
 from agent_run_ledger.kernel.effects.reading import LEAP_MS
 from agent_run_ledger.kernel.effects.states import EVENT_NEEDS, LEDGER_TABLE
 from agent_run_ledger.store import open_sqlite
@@ -295,13 +295,13 @@ def test_opening_makes_nothing_and_grants_nothing(tmp_path: Path) -> None:
         assert again.grant_authority()
 
 
-def test_a_witness_that_fails_at_the_opening_leaves_no_store_open(tmp_path: Path) -> None:
+def test_an_opening_that_is_interrupted_leaves_no_store_open(tmp_path: Path) -> None:
     class Broken(FakeWitness):
-        def extend(self, size: int, root: bytes) -> Seen:
-            raise OSError("no route")
+        def extend(self, size: int, root: bytes) -> Heard:
+            raise KeyboardInterrupt("while the witness is asked")
 
     open_sqlite(tmp_path / "e.db", create=True, authority=True).close()
-    with pytest.raises(OSError, match="no route"):
+    with pytest.raises(KeyboardInterrupt, match="while the witness is asked"):
         EffectLedger(tmp_path / "e.db", witness=Broken())
     store = open_sqlite(tmp_path / "e.db", create=False)
     assert store._shared.users == 1

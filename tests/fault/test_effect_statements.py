@@ -20,7 +20,7 @@ from agent_run_ledger.kernel.effects import ActionState, TargetClass, WitnessPol
 from agent_run_ledger.kernel.effects.commands import DoubtBy
 from agent_run_ledger.kernel.effects.evidence import FenceAnswer, Found, Observation
 from agent_run_ledger.ledger.effect_ledger import Dispatch, EffectLedger, Grant
-from agent_run_ledger.ports.effects import Seen
+from agent_run_ledger.ports.effects import Heard, Seen
 from agent_run_ledger.store import sqlite_writer
 from agent_run_ledger.store.sqlite_effect_reader import SqliteEffectReader
 from agent_run_ledger.store.sqlite_reader import SqliteReader
@@ -431,8 +431,8 @@ class _Knowing:
 
     policy = WitnessPolicy.HTTP
 
-    def extend(self, size: int, root: bytes) -> Seen:
-        return Seen.CURRENT
+    def extend(self, size: int, root: bytes) -> Heard:
+        return Heard(Seen.CURRENT)
 
 
 def test_what_landed_and_cannot_be_shown_to_the_witness_is_pending_not_undone(empty: Path) -> None:

@@ -9,7 +9,7 @@ from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, FenceAnswer, Found, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import Permit
 from agent_run_ledger.kernel.effects.reading import Sample
-from agent_run_ledger.ports.effects import Seen, TimeSource, Witness
+from agent_run_ledger.ports.effects import Heard, Seen, TimeSource, Witness
 
 __all__ = [
     "ActionState",
@@ -22,6 +22,7 @@ __all__ = [
     "Event",
     "FenceAnswer",
     "Found",
+    "Heard",
     "Intent",
     "LedgerState",
     "LedgerView",

@@ -12,7 +12,7 @@ from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.errors import NotAdmitted, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
 from agent_run_ledger.kernel.effects.clock import CorrectClock, Correction, correct
-from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose
+from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose, Successor
 from agent_run_ledger.kernel.effects.reading import Reading, read_time
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.record import SALT_BYTES
@@ -53,7 +53,8 @@ class Answer:
 
 Members = tuple[Action, ...]
 Ask = Callable[[Now], Command]
-"""Builds the command; the time that is read after the locks takes the place of the one that it is given."""
+"""Builds the command. The time, and what the witness has seen, are read after the locks and take the place of what it
+is given."""
 
 
 class Engine:
@@ -168,7 +169,7 @@ class Engine:
     def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
         reading = read_time(tx.effects.time_mark(), self._time.sample())
         ledger = self.standing(tx, reading)
-        command = replace(asked, now=reading.now)
+        command = self._as_of_now(tx, asked, reading.now, ledger)
         if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
             rows = rows_on_record(op_id, records, members, command)
             if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
@@ -186,6 +187,13 @@ class Engine:
                 same_permit=decision.same_permit,
             )
         return self._write(tx, members, command, decision, ledger, reading, request)
+
+    def _as_of_now(self, tx: Tx, asked: Command, now: Now, ledger: Standing) -> Command:
+        """Return what is asked, with the time, and with whether the witness has seen what is last on record here."""
+        if not isinstance(asked, HandOut | Successor):
+            return replace(asked, now=now)
+        seen = not ledger.witnessed or self.witnessing.has_seen(tx.effects.last_record_id(asked.action_id) >> 16)
+        return replace(asked, now=now, cosigned=seen)
 
     def _write(
         self,

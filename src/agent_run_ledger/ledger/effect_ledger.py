@@ -178,12 +178,10 @@ class EffectLedger:
     def successor(self, actor: Actor, action_id: bytes, intent: Intent, *, op_id: bytes | None = None) -> ActionView:
         """Put a new member, which needs approvals of its own, in the place of one that did not happen."""
         new_id, terms = self._entropy.uuid7(), intent.terms()
-        cosigned = self._covered(action_id)
+        self._covered(action_id)  # so that the witness is asked before; the transaction decides by what it has seen
         return self._asked(
             action_id,
-            lambda now: Successor(
-                actor=actor, now=now, action_id=action_id, new_action_id=new_id, terms=terms, cosigned=cosigned
-            ),
+            lambda now: Successor(actor=actor, now=now, action_id=action_id, new_action_id=new_id, terms=terms),
             op_id,
             request=intent.request,
         )
@@ -263,11 +261,12 @@ class EffectLedger:
         Pending("not_cosigned") while the witness has not seen the preparation. Tampered where the stored bytes are not
         the approved ones: then nothing was handed out.
         """
-        cosigned, request = self._covered(action_id), self.request(action_id)
+        self._covered(action_id)  # so that the witness is asked before; the transaction decides by what it has seen
+        request = self.request(action_id)
         answer = self._engine.ask(
             action_id,
             lambda now: HandOut(
-                actor=actor, now=now, action_id=action_id, claim_id=claim_id, worker=worker, cosigned=cosigned
+                actor=actor, now=now, action_id=action_id, claim_id=claim_id, worker=worker, cosigned=False
             ),
             op_id=op_id,
         )
@@ -285,7 +284,10 @@ class EffectLedger:
     ) -> ActionView:
         """Record a success that the executor reports, with the receiver's receipt or an observation."""
         return self._asked(
-            action_id, lambda now: Outcome(actor=actor, now=now, action_id=action_id, evidence=evidence), op_id
+            action_id,
+            lambda now: Outcome(actor=actor, now=now, action_id=action_id, evidence=evidence),
+            op_id,
+            of_success=True,
         )
 
     def doubt(
@@ -316,7 +318,10 @@ class EffectLedger:
     ) -> ActionView:
         """Decide, by evidence and not as the executor, that it happened."""
         return self._asked(
-            action_id, lambda now: Success(actor=actor, now=now, action_id=action_id, evidence=evidence), op_id
+            action_id,
+            lambda now: Success(actor=actor, now=now, action_id=action_id, evidence=evidence),
+            op_id,
+            of_success=True,
         )
 
     def reconcile_not_executed(
@@ -431,13 +436,15 @@ class EffectLedger:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _asked(self, action_id: bytes, ask: Ask, op_id: bytes | None, *, request: bytes = b"") -> ActionView:
-        return self._told(self._engine.ask(action_id, ask, op_id=op_id, request=request))
+    def _asked(
+        self, action_id: bytes, ask: Ask, op_id: bytes | None, *, request: bytes = b"", of_success: bool = False
+    ) -> ActionView:
+        return self._told(self._engine.ask(action_id, ask, op_id=op_id, request=request), of_success=of_success)
 
-    def _told(self, answer: Answer) -> ActionView:
-        """Return what a transition left, once it may be told."""
+    def _told(self, answer: Answer, *, of_success: bool = False) -> ActionView:
+        """Return what a transition left, once it may be told. A success may be at once, also of what was revoked."""
         row = answer.rows[-1]
-        if not (answer.cosign_first or _waits(row)):
+        if not (answer.cosign_first or (_waits(row) and not of_success)):
             return view_of(row)
         if not (self._witnessing.covers(answer.leaf_index) if answer.accepted else self._covered(row.action_id)):
             raise Pending(

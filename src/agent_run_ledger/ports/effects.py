@@ -100,6 +100,10 @@ class EffectTx(Protocol):
         """
         ...
 
+    def last_record_id(self, action_id: bytes) -> int:
+        """Return the record id of a member's latest transition, -1 without one."""
+        ...
+
     def write(self, before: Action | None, transition: Transition, *, now: Now, salt: bytes, request: bytes) -> int:
         """Write one row as a transition left it, its record and its change in the leaf, and return the record id.
 
@@ -176,11 +180,23 @@ class Seen(StrEnum):
     FORKED = "forked"
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A witness's answer. `size`: with AHEAD, how many leaves the head has that it knows."""
+
+    seen: Seen
+    size: int = 0
+
+
 class Witness(Protocol):
     """A memory of the log's heads outside of the database and of who administers it.
 
     - It must remember the largest head that it was shown, and say CURRENT only for one that extends it.
     - After CURRENT no smaller head, and none that does not extend this one, may be CURRENT again.
+    - Several processes show it heads of one log, in any order: for one that is smaller than what it knows it must say
+      AHEAD with the size that it knows, and the ledger finds out whether its log has come so far meanwhile.
+    - It must answer, or fail, within a time limit of its own, a few seconds at most: everybody who needs it waits. An
+      exception, or what is no `Heard`, is taken for SILENT.
     """
 
     @property
@@ -188,6 +204,6 @@ class Witness(Protocol):
         """Which kind of witness it is."""
         ...
 
-    def extend(self, size: int, root: bytes) -> Seen:
+    def extend(self, size: int, root: bytes) -> Heard:
         """Show it a head: how many leaves, and the 32-byte root of their tree. Never called inside a transaction."""
         ...

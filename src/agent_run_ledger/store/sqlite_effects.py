@@ -86,6 +86,11 @@ class SqliteEffects:
         rows = self._tx.fetch(self._q["select_operation"], (op_id,))
         return [transition_row(row) for row in rows if row[0] is not None] if rows else None
 
+    def last_record_id(self, action_id: bytes) -> int:
+        """See ports.effects.EffectTx.last_record_id."""
+        last = self._tx.fetch(self._q["select_last_record"], (action_id,))[0][0]
+        return -1 if last is None else int(last)
+
     def write(self, before: Action | None, transition: Transition, *, now: Now, salt: bytes, request: bytes) -> int:
         """See ports.effects.EffectTx.write."""
         row = transition.row
