@@ -11,9 +11,10 @@ from typing import Any, Final
 import orjson
 
 from agent_run_ledger.errors import LedgerError, Unavailable
-from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Rejected, Terms, decide
+from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Rejected, Standing, Terms, decide
 from agent_run_ledger.kernel.effects.plain import to_plain
 from agent_run_ledger.kernel.effects.record import ACTION, Transition, transition_from, transition_mac
+from agent_run_ledger.kernel.effects.strength import weaker
 from agent_run_ledger.ledger.by_leaf import UNREADABLE, ByLeaf, Note, readable
 from agent_run_ledger.ports import Reader
 from agent_run_ledger.ports.effects import StoredAction, StoredTransition
@@ -52,6 +53,7 @@ class EffectAudit:
         self._beside: ByLeaf[StoredTransition] = ByLeaf(iter(()), note, "")
         self._owned = 0
         self._unread = False
+        self._before: Standing | None = None
         self.actions = 0
 
     def begin(self, first: int, stop: int) -> None:
@@ -63,7 +65,8 @@ class EffectAudit:
         own = self._beside.of(index)
         for position, change in enumerate(changes):
             if change["type"] == ACTION:
-                for text in _wrong_beside(change, own.pop(position, None), around):
+                stored = own.pop(position, None)
+                for text in (*_wrong_beside(change, stored, around), *self._weaker(stored)):
                     self._note(index, f"change {position}, action {change['id']}: {text}")
         for position in own:
             self._note(index, f"a record of an action at position {position}, where the leaf has no change of one")
@@ -94,6 +97,15 @@ class EffectAudit:
             return
         if seen != owned and not self._unread:
             self._note(None, f"{owned} records of actions stand beside leaves, {seen} belong to keys")
+
+    def _weaker(self, stored: StoredTransition | None) -> list[str]:
+        """Return in what the ledger was weaker at a transition than at the one before, in the order of the leaves."""
+        try:
+            now = None if stored is None else transition_from(stored.payload).ledger
+        except UNREADABLE:  # said beside it
+            return []
+        before, self._before = self._before, now or self._before
+        return [] if now is None or before is None else [f"the ledger was weaker: {one}" for one in weaker(now, before)]
 
     def _records(self, first: int, stop: int) -> Iterator[StoredTransition]:
         for stored in self._readable(first, stop):

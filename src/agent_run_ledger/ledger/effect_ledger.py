@@ -14,7 +14,7 @@ from agent_run_ledger.effects.views import UNWITNESSED, ActionView, LedgerView, 
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Pending, Refused, Tampered
-from agent_run_ledger.kernel.effects import Action, ActionState, WitnessPolicy
+from agent_run_ledger.kernel.effects import Action, ActionState, Standing, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
 from agent_run_ledger.kernel.effects.commands import (
     Actor,
@@ -40,8 +40,10 @@ from agent_run_ledger.kernel.effects.commands import (
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import Permit, permit_of
 from agent_run_ledger.kernel.effects.reading import read_time
+from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.states import CLOSED
-from agent_run_ledger.ports import Entropy, Tx
+from agent_run_ledger.kernel.effects.strength import weaker
+from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import TimeSource, Witness
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.store.sqlite_store import WAIT_S
@@ -102,8 +104,9 @@ class EffectLedger:
     ) -> None:
         """Open the effects of an existing store; it never makes one.
 
-        Refused: no_store, no_authority (`arl init` gives it), network_filesystem. A copy opens in recovery: it can be
-        read and observed, and grants nothing. `witness`: the memory outside of the database, None for none.
+        Refused: no_store, no_authority (`arl init` gives it), network_filesystem, weaker_settings (than those of the
+        latest transition). A copy opens in recovery: it can be read and observed, and grants nothing. `witness`: the
+        memory outside of the database, None for none.
         """
         self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
         try:
@@ -120,6 +123,7 @@ class EffectLedger:
                 settings=settings or Settings(),
                 is_copy=self._store.is_copy,
             )
+            self._refuse_weaker()
             self._witnessing.look()
         except BaseException:
             self._store.close()
@@ -159,12 +163,7 @@ class EffectLedger:
     def statement(self, action_id: bytes, *, approver: str, nonce: bytes) -> Statement:
         """Return what an approver has to sign for an action as the ledger stands."""
 
-        def build(tx: Tx) -> Statement:
-            action = self._member(tx, action_id)
-            ledger = self._engine.standing(tx, read_time(tx.effects.time_mark(), self._time.sample()))
-            return statement_of(ledger, action, approver=approver, nonce=nonce)
-
-        return self._store.transact(self._entropy.uuid7(), build)
+        return statement_of(self._standing(), self._action(action_id), approver=approver, nonce=nonce)
 
     def approve(
         self, actor: Actor, action_id: bytes, approval: VerifiedApproval, *, op_id: bytes | None = None
@@ -368,10 +367,7 @@ class EffectLedger:
 
     def get(self, action_id: bytes) -> ActionView:
         """Return one member. Refused("unknown_action")."""
-        found = self._store.reader().effects.action(action_id)
-        if found is None:
-            raise unknown_action(action_id)
-        return view_of(found.action)
+        return view_of(self._action(action_id))
 
     def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
         """Return open actions, oldest first, `limit` at a time; `states`: only those in one of them."""
@@ -395,10 +391,7 @@ class EffectLedger:
 
     def status(self) -> LedgerView:
         """Return where the ledger stands, and what nothing guards against."""
-        reading = self._store.transact(
-            self._entropy.uuid7(),
-            lambda tx: self._engine.standing(tx, read_time(tx.effects.time_mark(), self._time.sample())),
-        )
+        reading = self._standing()
         return LedgerView(
             ledger_id=reading.ledger_id,
             state=reading.state,
@@ -445,11 +438,32 @@ class EffectLedger:
         last = self._store.reader().effects.last_record_id(action_id)
         return last >= 0 and self._witnessing.covers(last >> 16)
 
-    def _member(self, tx: Tx, action_id: bytes) -> Action:
-        found = [one for one in tx.effects.members_of(action_id) if one.action_id == action_id]
-        if not found:
+    def _standing(self) -> Standing:
+        """Return where the ledger stands, without waiting for who writes."""
+        reader = self._store.reader()
+        return self._engine.standing(reader.head().epoch, read_time(reader.effects.time_mark(), self._time.sample()))
+
+    def _action(self, action_id: bytes) -> Action:
+        found = self._store.reader().effects.action(action_id)
+        if found is None:
             raise unknown_action(action_id)
-        return found[0]
+        return found.action
+
+    def _refuse_weaker(self) -> None:
+        """Refuse to open with less than the latest transition was decided by."""
+        latest = self._store.reader().effects.latest()
+        if latest is None:
+            return
+        try:
+            before = transition_from(latest.payload).ledger
+        except (ValueError, KeyError, TypeError) as error:
+            raise Tampered(f"the record of the latest transition cannot be read: {error}", code="corrupt") from error
+        if less := weaker(self._standing(), before):
+            raise Refused(
+                f"{self._store.location} was used with stronger settings: {', '.join(less)}",
+                code="weaker_settings",
+                hint="open it with the settings and the witness that it had, or stronger ones",
+            )
 
 
 def _waits(row: Action) -> bool:

@@ -86,6 +86,14 @@ class EffectTx(Protocol):
 class EffectReader(Protocol):
     """Reads of effects outside a write transaction; each call sees one consistent state."""
 
+    def time_mark(self) -> Sample | None:
+        """Return the latest time that was believed, None before the first."""
+        ...
+
+    def latest(self) -> StoredTransition | None:
+        """Return the record of the latest transition of any action, None before the first."""
+        ...
+
     def members(self, action_key: str) -> list[StoredAction]:
         """Return all members of a key in the order in which they were made."""
         ...

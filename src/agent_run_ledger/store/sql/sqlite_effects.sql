@@ -118,6 +118,10 @@ WHERE record_id >= ? AND record_id < ? ORDER BY record_id LIMIT ?;
 -- name: count_action_records
 SELECT count(*) FROM action_records;
 
+-- name: select_latest_record
+SELECT record_id, action_id, salt, payload FROM action_records LEFT JOIN actions USING (action_row_id)
+ORDER BY record_id DESC LIMIT 1;
+
 -- name: select_last_record
 SELECT max(record_id) FROM action_records
 WHERE action_row_id = (SELECT action_row_id FROM actions WHERE action_id = ?);
