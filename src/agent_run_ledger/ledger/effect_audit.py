@@ -42,8 +42,8 @@ class EffectAudit:
 
     Beside the leaves (`begin`, `leaf`, `end`): each change of an action has the record whose MAC it names, which says
     the same of the same action, and no record is without a change. Key by key (`replay`): from nothing, the rules
-    make of the recorded commands exactly the recorded rows, and the last of them are the stored ones. Memory: what is
-    on record of one key.
+    make of the recorded commands exactly the recorded rows, and the last of them are the stored ones. No approval and
+    no request is without an action. Memory: what is on record of one key.
     """
 
     def __init__(self, reader: Reader, note: Note) -> None:
@@ -90,6 +90,7 @@ class EffectAudit:
         """
         owned, seen = self._owned, 0
         try:
+            self._look_for_ownerless()
             for key in chain([""], self._effects.keys()):
                 seen += self._check_key(key, until)
         except UNREADABLE as error:
@@ -97,6 +98,14 @@ class EffectAudit:
             return
         if seen != owned and not self._unread:
             self._note(None, f"{owned} records of actions stand beside leaves, {seen} belong to keys")
+
+    def _look_for_ownerless(self) -> None:
+        """Report approvals and requests that belong to no action: the next one of that row would have them."""
+        number, found = self._effects.ownerless(limit=MOST_STRAYS)
+        if number:
+            self._note(None, f"{number} approvals and requests belong to no action")
+        for kind, row_id in found:
+            self._note(None, f"there is no action row {row_id} for this {kind}")
 
     def _weaker(self, stored: StoredTransition | None) -> list[str]:
         """Return in what the ledger was weaker at a transition than at the one before, in the order of the leaves."""

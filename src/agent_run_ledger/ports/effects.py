@@ -90,6 +90,10 @@ class EffectReader(Protocol):
         """Return the latest time that was believed, None before the first."""
         ...
 
+    def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
+        """Return how many approvals and requests belong to no action, and of `limit` what each is and its row id."""
+        ...
+
     def latest(self) -> StoredTransition | None:
         """Return the record of the latest transition of any action, None before the first."""
         ...

@@ -39,6 +39,11 @@ class SqliteEffectReader:
         rows = self._fetch("select_effect_time", ())
         return Sample(wall_ms=rows[0][0], uptime_ms=rows[0][1], boot=rows[0][2]) if rows else None
 
+    def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
+        """See ports.effects.EffectReader.ownerless."""
+        rows = self._fetch("select_ownerless", (limit,))
+        return (rows[0][2] if rows else 0), [(kind, row_id) for kind, row_id, _ in rows]
+
     def latest(self) -> StoredTransition | None:
         """See ports.effects.EffectReader.latest."""
         rows = self._fetch("select_latest_record", ())
