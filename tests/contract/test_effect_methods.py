@@ -213,7 +213,7 @@ def test_reading_what_is_not_there_is_refused(kit: Kit) -> None:
     for read in (
         kit.ledger.get,
         kit.ledger.request,
-        lambda which: kit.ledger.statement(which, approver="b", nonce=b""),
+        lambda which: kit.ledger.statement(which, approver="b", nonce=bytes(16)),
     ):
         error = kit.refused(lambda read=read: read(b"?" * 16))
         assert (type(error), error.code) == (Refused, "unknown_action")

@@ -9,6 +9,7 @@ from hashlib import sha256
 from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
+from agent_run_ledger.effects.sizes import check_id, check_limit, check_nonce, check_states
 from agent_run_ledger.effects.system_time import SystemTime
 from agent_run_ledger.effects.views import UNWITNESSED, ActionView, LedgerView, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
@@ -161,7 +162,9 @@ class EffectLedger:
         return self._asked(action_id, lambda now: Reject(actor=actor, now=now, action_id=action_id), op_id)
 
     def statement(self, action_id: bytes, *, approver: str, nonce: bytes) -> Statement:
-        """Return what an approver has to sign for an action as the ledger stands."""
+        """Return what an approver has to sign for an action as the ledger stands. `nonce`: 16 to 64 bytes."""
+        check_text("an approver", approver)
+        check_nonce(nonce)
 
         return statement_of(self._standing(), self._action(action_id), approver=approver, nonce=nonce)
 
@@ -363,6 +366,7 @@ class EffectLedger:
 
     def inspect(self, key: str) -> list[ActionView]:
         """Return all members of a key, oldest first; the last one is the one that counts."""
+        check_text("an action key", key)
         return [view_of(one.action) for one in self._store.reader().effects.members(key)]
 
     def get(self, action_id: bytes) -> ActionView:
@@ -371,7 +375,10 @@ class EffectLedger:
 
     def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
         """Return open actions, oldest first, `limit` at a time; `states`: only those in one of them."""
-        wanted = states or tuple(state for state in ActionState if state not in CLOSED)
+        wanted = check_states(states) or tuple(state for state in ActionState if state not in CLOSED)
+        check_limit(limit)
+        if after is not None:
+            check_id(getattr(after, "action_id", None))
         reader = self._store.reader().effects
         last = None if after is None else reader.action(after.action_id)
         after_row_id = -1 if last is None else last.row_id
@@ -379,6 +386,7 @@ class EffectLedger:
 
     def request(self, action_id: bytes) -> bytes:
         """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
+        check_id(action_id)
         reader = self._store.reader().effects
         found, body = reader.action(action_id), reader.request(action_id)
         if found is None:
@@ -444,6 +452,7 @@ class EffectLedger:
         return self._engine.standing(reader.head().epoch, read_time(reader.effects.time_mark(), self._time.sample()))
 
     def _action(self, action_id: bytes) -> Action:
+        check_id(action_id)
         found = self._store.reader().effects.action(action_id)
         if found is None:
             raise unknown_action(action_id)
