@@ -11,7 +11,16 @@ from typing import Any, Final
 import orjson
 
 from agent_run_ledger.errors import LedgerError, Unavailable
-from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Rejected, Standing, Terms, decide
+from agent_run_ledger.kernel.effects import (
+    Accepted,
+    Action,
+    LedgerState,
+    Rejected,
+    Standing,
+    Terms,
+    WitnessPolicy,
+    decide,
+)
 from agent_run_ledger.kernel.effects.plain import to_plain
 from agent_run_ledger.kernel.effects.record import ACTION, Transition, transition_from, transition_mac
 from agent_run_ledger.kernel.effects.strength import weaker
@@ -55,6 +64,11 @@ class EffectAudit:
         self._unread = False
         self._before: Standing | None = None
         self.actions = 0
+
+    @property
+    def witness(self) -> WitnessPolicy | None:
+        """Which witness the ledger had at the last transition that was read, None before the first."""
+        return None if self._before is None else self._before.witness
 
     def begin(self, first: int, stop: int) -> None:
         """Go on with leaves first ≤ index < stop."""

@@ -11,7 +11,7 @@ from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.sizes import check_id, check_limit, check_nonce, check_states
 from agent_run_ledger.effects.system_time import SystemTime
-from agent_run_ledger.effects.views import UNWITNESSED, ActionView, LedgerView, view_of
+from agent_run_ledger.effects.views import ActionView, LedgerView, unprotected, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Pending, Refused, Tampered
@@ -234,7 +234,7 @@ class EffectLedger:
         row = answer.rows[0]
         if row.claim_id is None or (row.claim_key, row.worker) != (key, worker):
             raise Refused(f"operation on action {action_id.hex()} was no claim of {worker!r}", code="op_id_used")
-        return Grant(view=view_of(row), claim_id=row.claim_id, granted_now=answer.accepted)
+        return Grant(view=self._view(row), claim_id=row.claim_id, granted_now=answer.accepted)
 
     def prepare(
         self,
@@ -274,7 +274,7 @@ class EffectLedger:
         )
         row = answer.rows[0]
         permit = permit_of(answer.ledger, row)
-        return Dispatch(view=view_of(row), permit=permit, request=request, handed_now=answer.accepted)
+        return Dispatch(view=self._view(row), permit=permit, request=request, handed_now=answer.accepted)
 
     def outcome(
         self,
@@ -367,11 +367,11 @@ class EffectLedger:
     def inspect(self, key: str) -> list[ActionView]:
         """Return all members of a key, oldest first; the last one is the one that counts."""
         check_text("an action key", key)
-        return [view_of(one.action) for one in self._store.reader().effects.members(key)]
+        return [self._view(one.action) for one in self._store.reader().effects.members(key)]
 
     def get(self, action_id: bytes) -> ActionView:
         """Return one member. Refused("unknown_action")."""
-        return view_of(self._action(action_id))
+        return self._view(self._action(action_id))
 
     def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
         """Return open actions, oldest first, `limit` at a time; `states`: only those in one of them."""
@@ -382,7 +382,7 @@ class EffectLedger:
         reader = self._store.reader().effects
         last = None if after is None else reader.action(after.action_id)
         after_row_id = -1 if last is None else last.row_id
-        return [view_of(one.action) for one in reader.in_states(wanted, after_row_id=after_row_id, limit=limit)]
+        return [self._view(one.action) for one in reader.in_states(wanted, after_row_id=after_row_id, limit=limit)]
 
     def request(self, action_id: bytes) -> bytes:
         """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
@@ -406,7 +406,7 @@ class EffectLedger:
             epoch=reading.epoch,
             witness=reading.witness,
             counts=self._store.reader().effects.counts(),
-            not_protected=(UNWITNESSED,) if reading.witness is WitnessPolicy.NONE else (),
+            not_protected=unprotected(reading.witness),
         )
 
     def close(self) -> None:
@@ -430,14 +430,14 @@ class EffectLedger:
         """Return what a transition left, once it may be told."""
         row = answer.rows[-1]
         if not (answer.cosign_first or _waits(row)):
-            return view_of(row)
+            return self._view(row)
         if not (self._witnessing.covers(answer.leaf_index) if answer.accepted else self._covered(row.action_id)):
             raise Pending(
                 f"action {row.action_id.hex()} is {row.state}, and the witness has not seen that yet",
                 code="not_witnessed",
                 hint="the same call with the same op_id tells when it has",
             )
-        return view_of(row)
+        return self._view(row)
 
     def _covered(self, action_id: bytes) -> bool:
         """Return whether the witness has seen the last transition of an action. Without a witness: True."""
@@ -445,6 +445,9 @@ class EffectLedger:
             return True
         last = self._store.reader().effects.last_record_id(action_id)
         return last >= 0 and self._witnessing.covers(last >> 16)
+
+    def _view(self, row: Action) -> ActionView:
+        return view_of(row, self._witnessing.policy)
 
     def _standing(self) -> Standing:
         """Return where the ledger stands, without waiting for who writes."""
