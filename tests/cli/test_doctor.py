@@ -156,6 +156,19 @@ def test_a_leaf_that_says_no_time_is_bad(arl: Arl, store: Path) -> None:
     assert bad == ["leaf 0 is missing or says no time"]
 
 
+NO_WITNESS = "no witness: a restored older copy of this database is not noticed"
+
+
+def test_a_latest_record_of_an_action_that_cannot_be_read_is_bad(arl: Arl, db: Path) -> None:
+    stories = Stories(db)
+    stories.available("one")
+    stories.ledger.close()
+    edit(db, "UPDATE action_records SET payload = x'7b7d'")
+    ended = arl("doctor", "--db", db, "--json")
+    assert ended.code == 6
+    assert "the record of the latest transition cannot be read" in _by_subject(ended)["store"]["finding"]
+
+
 def test_actions_are_counted_by_state_and_a_doubt_is_warned_of(arl: Arl, db: Path) -> None:
     stories = Stories(db)
     assert _by_subject(arl("doctor", "--db", db, "--json"))["actions"]["finding"] == "none yet"
@@ -163,12 +176,12 @@ def test_actions_are_counted_by_state_and_a_doubt_is_warned_of(arl: Arl, db: Pat
     stories.available("two")
     found = arl("doctor", "--db", db, "--json")
     assert _by_subject(found)["actions"] == {
-        "level": "ok", "subject": "actions", "finding": "2 available", "advice": "",
+        "level": "ok", "subject": "actions", "finding": f"2 available; {NO_WITNESS}", "advice": "",
     }  # fmt: skip
     stories.doubted("three")
     ended = arl("doctor", "--sizes", "--db", db, "--json")
     told, numbers = _by_subject(ended)["actions"], ended.json["numbers"]
-    assert (told["level"], told["finding"]) == ("warn", "2 available, 1 unresolved; 1 in doubt")
+    assert (told["level"], told["finding"]) == ("warn", f"2 available, 1 unresolved; {NO_WITNESS}; 1 in doubt")
     assert "record the evidence" in told["advice"]
     assert (numbers["actions_by_state"], numbers["actions_in_doubt"]) == ({"available": 2, "unresolved": 1}, 1)
     assert {"actions", "approvals", "requests", "action_records"} <= numbers["bytes_by_table"].keys()

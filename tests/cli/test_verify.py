@@ -19,8 +19,8 @@ def test_an_intact_store_is_ok_and_prints_the_line_to_note(arl: Arl, store: Path
     found = arl("verify", "--db", store, "--json").json
     assert f"arl verify --since {found['leaves']}:{found['root_hex']}" in ended.out
     assert set(found) == {
-        "ok", "leaves", "records", "erased", "runs", "actions", "log_id", "root_hex", "noted", "extends_noted",
-        "problem_count", "problems", "copy",
+        "ok", "leaves", "records", "erased", "runs", "actions", "witness", "log_id", "root_hex", "noted",
+        "extends_noted", "problem_count", "problems", "copy",
     }  # fmt: skip
     assert (found["ok"], found["runs"], found["problems"]) == (True, 7, [])
 
@@ -120,8 +120,10 @@ def test_actions_are_counted_and_a_forged_one_is_listed(arl: Arl, db: Path) -> N
     stories = Stories(db)
     stories.available("one")
     stories.ledger.close()
-    assert "actions  1\n" in arl("verify", "--db", db).out
-    assert arl("verify", "--db", db, "--json").json["actions"] == 1
+    told = "actions  1\nwitness  no witness: a restored older copy of this database is not noticed\n"
+    assert told in arl("verify", "--db", db).out
+    found = arl("verify", "--db", db, "--json").json
+    assert (found["actions"], found["witness"]) == (1, "none")
     edit(db, "UPDATE actions SET state = 'revoked', revoked = 1")
     ended = arl("verify", "--db", db)
     assert ended.code == 6

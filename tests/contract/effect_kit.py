@@ -153,7 +153,9 @@ class Kit:
 
     def approval(self, view: ActionView, approver: str = "bob", **changes: Any) -> VerifiedApproval:
         """An approval over the statement of an action with `changes`."""
-        statement = replace(self.ledger.statement(view.action_id, approver=approver, nonce=b"nonce"), **changes)
+        statement = replace(
+            self.ledger.statement(view.action_id, approver=approver, nonce=b"the first nonce "), **changes
+        )
         return VerifiedApproval(
             approval_id=self.id(), statement=statement, signed_sha256=statement_sha256(statement), principal=approver
         )

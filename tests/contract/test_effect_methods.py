@@ -20,6 +20,7 @@ from tests.contract.effect_kit import (
     WINDOW_MS,
     A,
     E,
+    FakeWitness,
     Kit,
     actor,
     effects,
@@ -189,6 +190,19 @@ def test_the_status_says_what_is_not_protected(kit: Kit) -> None:
         assert other.ledger.status().ledger_id != status.ledger_id
 
 
+def test_every_view_of_an_action_says_that_there_is_no_witness(kit: Kit) -> None:
+    told = ("no witness: a restored older copy of this database is not noticed",)
+    view = kit.reach(A.AVAILABLE)
+    grant = kit.do(E.CLAIM, view)
+    prepared = kit.do(E.PREPARE, grant.view)
+    handed = kit.do(E.HAND_OUT, prepared)
+    read = (kit.look(view), *kit.ledger.inspect(view.action_key), *kit.ledger.inbox())
+    for one in (view, grant.view, prepared, handed.view, *read):
+        assert one.not_protected == told
+    with effects(witness=FakeWitness()) as other:
+        assert other.propose().not_protected == ()
+
+
 @pytest.mark.parametrize("event", ASKED)
 def test_each_method_needs_one_of_its_roles(kit: Kit, event: Event) -> None:
     view = kit.reach(A.UNRESOLVED if event is E.WRITE_OFF else A.PROPOSED)
@@ -213,7 +227,7 @@ def test_reading_what_is_not_there_is_refused(kit: Kit) -> None:
     for read in (
         kit.ledger.get,
         kit.ledger.request,
-        lambda which: kit.ledger.statement(which, approver="b", nonce=b""),
+        lambda which: kit.ledger.statement(which, approver="b", nonce=bytes(16)),
     ):
         error = kit.refused(lambda read=read: read(b"?" * 16))
         assert (type(error), error.code) == (Refused, "unknown_action")

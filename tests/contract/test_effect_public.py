@@ -54,7 +54,7 @@ def test_a_life_on_the_machines_clocks(tmp_path: Path) -> None:
     )
     with EffectLedger(path) as ledger:
         view = ledger.propose(ann, "refund:17", intent)
-        statement = ledger.statement(view.action_id, approver="bob", nonce=b"one instance")
+        statement = ledger.statement(view.action_id, approver="bob", nonce=b"one instance, 16")
         signed = VerifiedApproval(
             approval_id=b"from the signer", statement=statement, signed_sha256=statement_sha256(statement),
             principal="bob",

@@ -179,6 +179,22 @@ def test_no_action_begins_with_what_comes_later(flaw: str) -> None:
         Scratch().insert(**_columns(**BEGINNINGS[flaw]))
 
 
+EARLY: dict[str, str] = {
+    "an approval": "INSERT INTO approvals (approval_id, action_row_id, principal, epoch, nonce, statement_sha256) "
+    "VALUES (x'01', 1, 'dan', 0, x'00', zeroblob(32))",
+    "a request": "INSERT INTO requests (action_row_id, body) VALUES (1, x'00')",
+}
+
+
+@pytest.mark.parametrize("what", EARLY)
+def test_no_action_begins_with_an_approval_or_a_request_that_was_there_before(what: str) -> None:
+    scratch = Scratch()
+    scratch.file.execute("PRAGMA foreign_keys = OFF")  # as a forger has it
+    scratch.file.execute(EARLY[what])
+    with _raises("were there before their action"):
+        scratch.insert(**_columns())
+
+
 # What stays
 
 LASTING: dict[str, tuple[dict[str, Any], str]] = {

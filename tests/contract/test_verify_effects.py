@@ -172,6 +172,17 @@ IN_ROWS: dict[str, tuple[str, str, str]] = {
         "DELETE FROM actions WHERE action_row_id = {row}",
         "belongs to an action that does not exist",
     ),
+    "an approval of no action": (
+        "proposed",
+        "INSERT INTO approvals (approval_id, action_row_id, principal, epoch, nonce, statement_sha256) "
+        "VALUES (x'00', {row} + 1000, 'cat', 0, x'00', zeroblob(32))",
+        "for this approval",
+    ),
+    "a request of no action": (
+        "proposed",
+        "INSERT INTO requests (action_row_id, body) VALUES ({row} + 1000, x'00')",
+        "for this request",
+    ),
     "members in another order": (
         "superseded",
         "UPDATE actions SET action_row_id = 0 WHERE action_row_id = {row}; "
@@ -189,6 +200,20 @@ def test_a_row_that_is_not_what_the_rules_lead_to_is_named(ledger: Path, key: st
     assert any(words in text for text in problems), problems
     with pytest.raises(LedgerBroken, match="forged"):
         check_ledger(ledger)
+
+
+def test_approvals_and_requests_of_no_action_are_counted_and_the_first_hundred_named(ledger: Path) -> None:
+    edit(
+        ledger,
+        "WITH RECURSIVE n (i) AS (VALUES (1000) UNION ALL SELECT i + 1 FROM n WHERE i < 1119) "
+        "INSERT INTO requests SELECT i, x'00' FROM n",
+    )
+    report = audit(ledger)
+    assert report.problems[0].text == "120 approvals and requests belong to no action"
+    assert report.problem_count == 101
+    assert [one.text for one in report.problems[1:]] == [
+        f"there is no action row {row} for this request" for row in range(1_000, 1_099)
+    ]
 
 
 # What stands beside leaves: a statement about the record of the claim of "claimed", and the words at its leaf.

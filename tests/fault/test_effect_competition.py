@@ -39,7 +39,7 @@ def _approved(path: Path, number: int) -> list[bytes]:
                 display_sha256=bytes(32),
             )
             view = ledger.propose(ANN, f"k{key}", intent)
-            statement = ledger.statement(view.action_id, approver="bob", nonce=b"nonce")
+            statement = ledger.statement(view.action_id, approver="bob", nonce=b"the only nonce  ")
             approval = VerifiedApproval(
                 approval_id=view.action_id,
                 statement=statement,

@@ -17,7 +17,7 @@ from agent_run_ledger.cli.next_steps import no_store_hint, with_store
 from agent_run_ledger.cli.settings import Setting
 from agent_run_ledger.cli.version import versions
 from agent_run_ledger.cli.words import counted, leaves_words, size_words
-from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.errors import LedgerError, Tampered
 from agent_run_ledger.kernel.states import RunState
 
 if TYPE_CHECKING:
@@ -223,11 +223,26 @@ def _look_at_actions(found: Findings, store: SqliteStore) -> None:
     in_doubt = counts.get("unresolved", 0)
     found.numbers |= {"actions_by_state": counts, "actions_in_doubt": in_doubt}
     words = ", ".join(f"{number:,} {state}" for state, number in counts.items()) or "none yet"
+    words = "; ".join((words, *_unprotected(store)))
     if in_doubt:
         advice = "find out what became of them and record the evidence: nothing else ends a doubt"
         found.add("warn", "actions", f"{words}; {in_doubt:,} in doubt", advice)
     else:
         found.add("ok", "actions", words)
+
+
+def _unprotected(store: SqliteStore) -> tuple[str, ...]:
+    """Return what nothing guards actions against, as of their latest transition; nothing before the first."""
+    latest = store.reader().effects.latest()
+    if latest is None:
+        return ()
+    from agent_run_ledger.effects.views import unprotected
+    from agent_run_ledger.kernel.effects.record import transition_from
+
+    try:
+        return unprotected(transition_from(latest.payload).ledger.witness)
+    except (ValueError, KeyError, TypeError) as error:
+        raise Tampered(f"the record of the latest transition cannot be read: {error}", code="corrupt") from error
 
 
 def _look_at_sidecar(found: Findings) -> None:

@@ -102,6 +102,7 @@ def _report_json(report: Report, noted: Noted | None, extends: bool | None) -> d
         "erased": report.erased,
         "runs": report.runs,
         "actions": report.actions,
+        "witness": report.witness,
         "log_id": report.log_id_hex,
         "root_hex": report.root_hex,
         "noted": None if noted is None else {"size": noted.size, "root_hex": noted.root.hex()},
@@ -120,6 +121,10 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, sto
     say(f"records  {report.records:,}{f', of which {report.erased:,} are erased' if report.erased else ''}")
     say(f"runs     {report.runs:,}")
     say(f"actions  {report.actions:,}")
+    if report.witness is not None:
+        from agent_run_ledger.effects.views import unprotected
+
+        say(f"witness  {'; '.join(unprotected(report.witness)) or report.witness}")
     say(f"root     {report.root_hex or 'none: leaves are missing'}")
     if noted is not None:
         verdict = "is extended by this log" if extends else "is NOT extended by this log"

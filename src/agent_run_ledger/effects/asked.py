@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from agent_run_ledger.effects.intents import check_text
+from agent_run_ledger.effects.sizes import check_sizes
 from agent_run_ledger.errors import Misuse, Refused, Tampered
 from agent_run_ledger.kernel.effects import Action, Event
 from agent_run_ledger.kernel.effects.clock import CorrectClock, correction_from
@@ -43,6 +44,7 @@ def checked(command: Command) -> Command:
     if held != command:
         raise _bad(f"{command.event} was asked with values that a record does not hold exactly")
     check_text("a principal", command.actor.principal)
+    check_sizes(held)
     for name in ("evidence", "fence"):
         evidence: Any = getattr(command, name, None)
         if evidence is None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from agent_run_ledger.effects.asked import check_correction, check_same_correction, checked, rows_on_record
 from agent_run_ledger.effects.refusals import error_of, error_of_correction, unknown_action
 from agent_run_ledger.effects.witnessing import Witnessing
-from agent_run_ledger.errors import NotAdmitted, Unavailable
+from agent_run_ledger.errors import Misuse, NotAdmitted, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
 from agent_run_ledger.kernel.effects.clock import CorrectClock, Correction, correct
 from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose, Successor
@@ -24,15 +24,33 @@ T = TypeVar("T")
 
 OPENING_BYTES = 16
 
+LIMITS: Final[Mapping[str, tuple[int, int]]] = {
+    "bound_ms": (0, 3_600_000),
+    "max_permit_ms": (1, 60_000),
+    "people_for_not_executed": (1, 100),
+    "officers_needed": (1, 100),
+}
+"""The least and the most of each setting."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a ledger decides: see `Standing` for each."""
+    """How a ledger decides: see `Standing` for each. An opening may ask for more than those before it, never for less.
+
+    Misuse("bad_settings") for what is not an integer, or outside of `LIMITS`.
+    """
 
     bound_ms: int = 1_000
     max_permit_ms: int = 60_000
     people_for_not_executed: int = 1
     officers_needed: int = 1
+
+    def __post_init__(self) -> None:
+        """See above."""
+        for name, (least, most) in LIMITS.items():
+            number: object = getattr(self, name)
+            if type(number) is not int or not least <= number <= most:
+                raise Misuse(f"{name} is an integer from {least} to {most}, not {number!r:.40}", code="bad_settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,20 +123,20 @@ class Engine:
         reach("effect.after")
         return ledger
 
-    def standing(self, tx: Tx, reading: Reading) -> Standing:
-        """Return where the ledger stands within a transaction."""
-        corrections, corrected_ms = tx.effects.corrections()
+    def standing(self, epoch: int, corrections: tuple[int, int], reading: Reading) -> Standing:
+        """Return where the ledger stands in this epoch, after these corrections, at this reading of the clocks."""
+        number, corrected_ms = corrections
         return Standing(
             ledger_id=self.store.log_id,
             opening=self.opening,
             state=self._state(reading),
-            epoch=tx.effects.epoch,
+            epoch=epoch,
             witness=self.witnessing.policy,
             bound_ms=self.settings.bound_ms,
             max_permit_ms=self.settings.max_permit_ms,
             people_for_not_executed=self.settings.people_for_not_executed,
             officers_needed=self.settings.officers_needed,
-            corrections=corrections,
+            corrections=number,
             corrected_ms=corrected_ms,
         )
 
@@ -149,7 +167,7 @@ class Engine:
     def _correct(self, tx: Tx, command: CorrectClock, op_id: bytes | None) -> Standing:
         new = self._time.sample()
         old = tx.effects.time_mark() or new
-        ledger = self.standing(tx, read_time(old, new))
+        ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), read_time(old, new))
         if op_id is not None and tx.effects.landed(op_id) is not None:
             check_same_correction(op_id, tx.effects.correction(op_id), command)
             return ledger
@@ -168,7 +186,7 @@ class Engine:
 
     def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
         reading = read_time(tx.effects.time_mark(), self._time.sample())
-        ledger = self.standing(tx, reading)
+        ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), reading)
         command = self._as_of_now(tx, asked, reading.now, ledger)
         if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
             rows = rows_on_record(op_id, records, members, command)

@@ -11,6 +11,7 @@ from agent_run_ledger.kernel.effects import TargetClass, Terms
 
 MAX_REQUEST_BYTES = 16 << 20
 MAX_TEXT = 1_024
+MAX_PRECONDITIONS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class Intent:
                 raise _bad(f"{name} is a SHA-256, 32 bytes")
         for name, text in (("executor", self.executor), ("audience", self.audience)):
             check_text(name, text)
+        if len(self.preconditions) > MAX_PRECONDITIONS:
+            raise _bad(f"an action has at most {MAX_PRECONDITIONS} preconditions")
         for pair in self.preconditions:
             if len(pair) != 2:
                 raise _bad("a precondition is a pair of name and expected value")

@@ -31,7 +31,8 @@ UNWITNESSED: Final = "no witness: a restored older copy of this database is not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionView:
-    """One member of a key. `status` is its state in words, `guarantee` what its receiver's class is good for.
+    """One member of a key. `status` is its state in words, `guarantee` what its receiver's class is good for,
+    `not_protected` what nothing guards it against, in words.
 
     `next` are the events that the state table lets follow; each has conditions of its own. Times are Unix
     milliseconds, None for what has not happened.
@@ -64,6 +65,7 @@ class ActionView:
     replaces: bytes | None
     evidence: tuple[bytes, ...]
     next: tuple[Event, ...]
+    not_protected: tuple[str, ...]
 
     @property
     def authorized(self) -> bool:
@@ -91,8 +93,13 @@ class LedgerView:
     not_protected: tuple[str, ...]
 
 
-def view_of(action: Action) -> ActionView:
-    """Return an action as people see it."""
+def unprotected(witness: WitnessPolicy) -> tuple[str, ...]:
+    """Return in words what nothing guards against where this is the witness."""
+    return (UNWITNESSED,) if witness is WitnessPolicy.NONE else ()
+
+
+def view_of(action: Action, witness: WitnessPolicy) -> ActionView:
+    """Return an action as people see it, in a ledger with this witness."""
     terms = action.terms
     return ActionView(
         action_key=action.action_key,
@@ -122,6 +129,7 @@ def view_of(action: Action) -> ActionView:
         replaces=action.replaces,
         evidence=action.evidence,
         next=tuple(event for old, event in ARROWS if old is action.state and event is not Event.ADMIT),
+        not_protected=unprotected(witness),
     )
 
 
@@ -133,7 +141,7 @@ def ledger_view(ledger: Standing, counts: Mapping[ActionState, int]) -> LedgerVi
         epoch=ledger.epoch,
         witness=ledger.witness,
         counts=counts,
-        not_protected=() if ledger.witnessed else (UNWITNESSED,),
+        not_protected=unprotected(ledger.witness),
     )
 
 

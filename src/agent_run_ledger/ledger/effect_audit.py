@@ -11,9 +11,19 @@ from typing import Any, Final
 import orjson
 
 from agent_run_ledger.errors import LedgerError, Unavailable
-from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Rejected, Terms, decide
+from agent_run_ledger.kernel.effects import (
+    Accepted,
+    Action,
+    LedgerState,
+    Rejected,
+    Standing,
+    Terms,
+    WitnessPolicy,
+    decide,
+)
 from agent_run_ledger.kernel.effects.plain import to_plain
 from agent_run_ledger.kernel.effects.record import ACTION, Transition, transition_from, transition_mac
+from agent_run_ledger.kernel.effects.strength import weaker
 from agent_run_ledger.ledger.around import Around
 from agent_run_ledger.ledger.by_leaf import UNREADABLE, ByLeaf, Note, readable
 from agent_run_ledger.ledger.clock_audit import ClockAudit
@@ -33,8 +43,8 @@ class EffectAudit:
 
     Beside the leaves (`begin`, `leaf`, `end`): each change of an action has the record whose MAC it names, which says
     the same of the same action, and no record is without a change. Key by key (`replay`): from nothing, the rules
-    make of the recorded commands exactly the recorded rows, and the last of them are the stored ones. Memory: what is
-    on record of one key.
+    make of the recorded commands exactly the recorded rows, and the last of them are the stored ones. No approval and
+    no request is without an action. Memory: what is on record of one key.
     """
 
     def __init__(self, reader: Reader, note: Note) -> None:
@@ -45,7 +55,13 @@ class EffectAudit:
         self._clock = ClockAudit(reader, note)
         self._owned = 0
         self._unread = False
+        self._before: Standing | None = None
         self.actions = 0
+
+    @property
+    def witness(self) -> WitnessPolicy | None:
+        """Which witness the ledger had at the last transition that was read, None before the first."""
+        return None if self._before is None else self._before.witness
 
     def begin(self, first: int, stop: int) -> None:
         """Go on with leaves first ≤ index < stop."""
@@ -57,7 +73,8 @@ class EffectAudit:
         own = self._beside.of(index)
         for position, change in enumerate(changes):
             if change["type"] == ACTION:
-                for text in self._wrong_beside(change, own.pop(position, None), around):
+                stored = own.pop(position, None)
+                for text in (*self._wrong_beside(change, stored, around), *self._weaker(stored)):
                     self._note(index, f"change {position}, action {change['id']}: {text}")
         for position in own:
             self._note(index, f"a record of an action at position {position}, where the leaf has no change of one")
@@ -84,6 +101,7 @@ class EffectAudit:
         """
         owned, seen = self._owned, 0
         try:
+            self._look_for_ownerless()
             for key in chain([""], self._effects.keys()):
                 seen += self._check_key(key, until)
         except UNREADABLE as error:
@@ -110,6 +128,23 @@ class EffectAudit:
             yield from _contradictions(change, stored, written, around)
             yield from self._clock.wrong_standing(written.ledger)
         self._clock.believe(None if written is None else written.command.now)
+
+    def _look_for_ownerless(self) -> None:
+        """Report approvals and requests that belong to no action: the next one of that row would have them."""
+        number, found = self._effects.ownerless(limit=MOST_STRAYS)
+        if number:
+            self._note(None, f"{number} approvals and requests belong to no action")
+        for kind, row_id in found:
+            self._note(None, f"there is no action row {row_id} for this {kind}")
+
+    def _weaker(self, stored: StoredTransition | None) -> list[str]:
+        """Return in what the ledger was weaker at a transition than at the one before, in the order of the leaves."""
+        try:
+            now = None if stored is None else transition_from(stored.payload).ledger
+        except UNREADABLE:  # said beside it
+            return []
+        before, self._before = self._before, now or self._before
+        return [] if now is None or before is None else [f"the ledger was weaker: {one}" for one in weaker(now, before)]
 
     def _records(self, first: int, stop: int) -> Iterator[StoredTransition]:
         for stored in self._readable(first, stop):

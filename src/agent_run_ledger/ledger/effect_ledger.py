@@ -9,12 +9,13 @@ from hashlib import sha256
 from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
+from agent_run_ledger.effects.sizes import check_id, check_limit, check_nonce, check_states
 from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
 from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Pending, Refused, Tampered
-from agent_run_ledger.kernel.effects import Action, ActionState, WitnessPolicy
+from agent_run_ledger.kernel.effects import Action, ActionState, Standing, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
 from agent_run_ledger.kernel.effects.clock import CorrectClock
 from agent_run_ledger.kernel.effects.commands import (
@@ -41,8 +42,10 @@ from agent_run_ledger.kernel.effects.commands import (
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import Permit, permit_of
 from agent_run_ledger.kernel.effects.reading import read_time
+from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.states import CLOSED
-from agent_run_ledger.ports import Entropy, Tx
+from agent_run_ledger.kernel.effects.strength import weaker
+from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import TimeSource, Witness
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.store.sqlite_store import WAIT_S
@@ -103,8 +106,9 @@ class EffectLedger:
     ) -> None:
         """Open the effects of an existing store; it never makes one.
 
-        Refused: no_store, no_authority (`arl init` gives it), network_filesystem. A copy opens in recovery: it can be
-        read and observed, and grants nothing. `witness`: the memory outside of the database, None for none.
+        Refused: no_store, no_authority (`arl init` gives it), network_filesystem, weaker_settings (than those of the
+        latest transition). A copy opens in recovery: it can be read and observed, and grants nothing. `witness`: the
+        memory outside of the database, None for none.
         """
         self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
         try:
@@ -121,6 +125,7 @@ class EffectLedger:
                 settings=settings or Settings(),
                 is_copy=self._store.is_copy,
             )
+            self._refuse_weaker()
             self._witnessing.look()
         except BaseException:
             self._store.close()
@@ -158,14 +163,11 @@ class EffectLedger:
         return self._asked(action_id, lambda now: Reject(actor=actor, now=now, action_id=action_id), op_id)
 
     def statement(self, action_id: bytes, *, approver: str, nonce: bytes) -> Statement:
-        """Return what an approver has to sign for an action as the ledger stands."""
+        """Return what an approver has to sign for an action as the ledger stands. `nonce`: 16 to 64 bytes."""
+        check_text("an approver", approver)
+        check_nonce(nonce)
 
-        def build(tx: Tx) -> Statement:
-            action = self._member(tx, action_id)
-            ledger = self._engine.standing(tx, read_time(tx.effects.time_mark(), self._time.sample()))
-            return statement_of(ledger, action, approver=approver, nonce=nonce)
-
-        return self._store.transact(self._entropy.uuid7(), build)
+        return statement_of(self._standing(), self._action(action_id), approver=approver, nonce=nonce)
 
     def approve(
         self, actor: Actor, action_id: bytes, approval: VerifiedApproval, *, op_id: bytes | None = None
@@ -231,7 +233,7 @@ class EffectLedger:
         row = answer.rows[0]
         if row.claim_id is None or (row.claim_key, row.worker) != (key, worker):
             raise Refused(f"operation on action {action_id.hex()} was no claim of {worker!r}", code="op_id_used")
-        return Grant(view=view_of(row), claim_id=row.claim_id, granted_now=answer.accepted)
+        return Grant(view=self._view(row), claim_id=row.claim_id, granted_now=answer.accepted)
 
     def prepare(
         self,
@@ -272,7 +274,7 @@ class EffectLedger:
         )
         row = answer.rows[0]
         permit = permit_of(answer.ledger, row)
-        return Dispatch(view=view_of(row), permit=permit, request=request, handed_now=answer.accepted)
+        return Dispatch(view=self._view(row), permit=permit, request=request, handed_now=answer.accepted)
 
     def outcome(
         self,
@@ -385,25 +387,27 @@ class EffectLedger:
 
     def inspect(self, key: str) -> list[ActionView]:
         """Return all members of a key, oldest first; the last one is the one that counts."""
-        return [view_of(one.action) for one in self._store.reader().effects.members(key)]
+        check_text("an action key", key)
+        return [self._view(one.action) for one in self._store.reader().effects.members(key)]
 
     def get(self, action_id: bytes) -> ActionView:
         """Return one member. Refused("unknown_action")."""
-        found = self._store.reader().effects.action(action_id)
-        if found is None:
-            raise unknown_action(action_id)
-        return view_of(found.action)
+        return self._view(self._action(action_id))
 
     def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
         """Return open actions, oldest first, `limit` at a time; `states`: only those in one of them."""
-        wanted = states or tuple(state for state in ActionState if state not in CLOSED)
+        wanted = check_states(states) or tuple(state for state in ActionState if state not in CLOSED)
+        check_limit(limit)
+        if after is not None:
+            check_id(getattr(after, "action_id", None))
         reader = self._store.reader().effects
         last = None if after is None else reader.action(after.action_id)
         after_row_id = -1 if last is None else last.row_id
-        return [view_of(one.action) for one in reader.in_states(wanted, after_row_id=after_row_id, limit=limit)]
+        return [self._view(one.action) for one in reader.in_states(wanted, after_row_id=after_row_id, limit=limit)]
 
     def request(self, action_id: bytes) -> bytes:
         """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
+        check_id(action_id)
         reader = self._store.reader().effects
         found, body = reader.action(action_id), reader.request(action_id)
         if found is None:
@@ -416,11 +420,7 @@ class EffectLedger:
 
     def status(self) -> LedgerView:
         """Return where the ledger stands, and what nothing guards against."""
-        standing = self._store.transact(
-            self._entropy.uuid7(),
-            lambda tx: self._engine.standing(tx, read_time(tx.effects.time_mark(), self._time.sample())),
-        )
-        return ledger_view(standing, self._store.reader().effects.counts())
+        return ledger_view(self._standing(), self._store.reader().effects.counts())
 
     def close(self) -> None:
         """Close the ledger; a second call does nothing."""
@@ -445,14 +445,14 @@ class EffectLedger:
         """Return what a transition left, once it may be told. A success may be at once, also of what was revoked."""
         row = answer.rows[-1]
         if not (answer.cosign_first or (_waits(row) and not of_success)):
-            return view_of(row)
+            return self._view(row)
         if not (self._witnessing.covers(answer.leaf_index) if answer.accepted else self._covered(row.action_id)):
             raise Pending(
                 f"action {row.action_id.hex()} is {row.state}, and the witness has not seen that yet",
                 code="not_witnessed",
                 hint="the same call with the same op_id tells when it has",
             )
-        return view_of(row)
+        return self._view(row)
 
     def _covered(self, action_id: bytes) -> bool:
         """Return whether the witness has seen the last transition of an action. Without a witness: True."""
@@ -461,11 +461,37 @@ class EffectLedger:
         last = self._store.reader().effects.last_record_id(action_id)
         return last >= 0 and self._witnessing.covers(last >> 16)
 
-    def _member(self, tx: Tx, action_id: bytes) -> Action:
-        found = [one for one in tx.effects.members_of(action_id) if one.action_id == action_id]
-        if not found:
+    def _view(self, row: Action) -> ActionView:
+        return view_of(row, self._witnessing.policy)
+
+    def _standing(self) -> Standing:
+        """Return where the ledger stands, without waiting for who writes."""
+        reader = self._store.reader()
+        reading = read_time(reader.effects.time_mark(), self._time.sample())
+        return self._engine.standing(reader.head().epoch, reader.effects.corrections(), reading)
+
+    def _action(self, action_id: bytes) -> Action:
+        check_id(action_id)
+        found = self._store.reader().effects.action(action_id)
+        if found is None:
             raise unknown_action(action_id)
-        return found[0]
+        return found.action
+
+    def _refuse_weaker(self) -> None:
+        """Refuse to open with less than the latest transition was decided by."""
+        latest = self._store.reader().effects.latest()
+        if latest is None:
+            return
+        try:
+            before = transition_from(latest.payload).ledger
+        except (ValueError, KeyError, TypeError) as error:
+            raise Tampered(f"the record of the latest transition cannot be read: {error}", code="corrupt") from error
+        if less := weaker(self._standing(), before):
+            raise Refused(
+                f"{self._store.location} was used with stronger settings: {', '.join(less)}",
+                code="weaker_settings",
+                hint="open it with the settings and the witness that it had, or stronger ones",
+            )
 
 
 def _waits(row: Action) -> bool:

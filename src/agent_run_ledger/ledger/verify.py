@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, cast
 
 from agent_run_ledger.errors import LedgerError, Misuse, Unavailable
+from agent_run_ledger.kernel.effects import WitnessPolicy
 from agent_run_ledger.kernel.effects.clock import is_correction
 from agent_run_ledger.kernel.effects.record import ACTION
 from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
@@ -47,7 +48,7 @@ class Report:
     """What was read and what is wrong. `root_hex` is the recomputed root, "" where leaves are missing.
 
     `erased` of the `records` are erased, each by a decision unless `problems` says otherwise. `actions` are the
-    members of all keys.
+    members of all keys, and `witness` the kind of witness that the ledger had at the latest transition of one.
     `problems` has the first MAX_PROBLEMS of `problem_count`.
     """
 
@@ -56,6 +57,7 @@ class Report:
     erased: int = 0
     runs: int
     actions: int = 0
+    witness: WitnessPolicy | None = None
     log_id_hex: str
     root_hex: str
     problems: tuple[Problem, ...]
@@ -141,6 +143,7 @@ class _Audit:
             erased=self._erased.count,
             runs=len(self._replay.tracks),
             actions=self._effects.actions,
+            witness=self._effects.witness,
             log_id_hex=self._envelopes.log_id_hex or "",
             root_hex="" if frontier is None else root(self._leaves, frontier).hex(),
             problems=tuple(self._problems),

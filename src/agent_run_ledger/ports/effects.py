@@ -118,6 +118,22 @@ class EffectTx(Protocol):
 class EffectReader(Protocol):
     """Reads of effects outside a write transaction; each call sees one consistent state."""
 
+    def corrections(self) -> tuple[int, int]:
+        """Return how many clock corrections there are, and the latest of their `later_ms`; (0, 0) without one."""
+        ...
+
+    def time_mark(self) -> Sample | None:
+        """Return the latest time that was believed, None before the first."""
+        ...
+
+    def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
+        """Return how many approvals and requests belong to no action, and of `limit` what each is and its row id."""
+        ...
+
+    def latest(self) -> StoredTransition | None:
+        """Return the record of the latest transition of any action, None before the first."""
+        ...
+
     def members(self, action_key: str) -> list[StoredAction]:
         """Return all members of a key in the order in which they were made."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from agent_run_ledger.errors import Tampered
+from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.states import ActionState
 from agent_run_ledger.ports.effects import StoredAction, StoredCorrection, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Connection, Row
@@ -32,6 +33,26 @@ class SqliteEffectReader:
         self._locked = locked
         self._location = location
         self._q = statements(EFFECTS_FILE)
+
+    def corrections(self) -> tuple[int, int]:
+        """See ports.effects.EffectReader.corrections."""
+        count, latest_ms = self._fetch("select_corrections", ())[0]
+        return count, latest_ms
+
+    def time_mark(self) -> Sample | None:
+        """See ports.effects.EffectReader.time_mark."""
+        rows = self._fetch("select_effect_time", ())
+        return Sample(wall_ms=rows[0][0], uptime_ms=rows[0][1], boot=rows[0][2]) if rows else None
+
+    def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
+        """See ports.effects.EffectReader.ownerless."""
+        rows = self._fetch("select_ownerless", (limit,))
+        return (rows[0][2] if rows else 0), [(kind, row_id) for kind, row_id, _ in rows]
+
+    def latest(self) -> StoredTransition | None:
+        """See ports.effects.EffectReader.latest."""
+        rows = self._fetch("select_latest_record", ())
+        return transition_row(rows[0]) if rows else None
 
     def members(self, action_key: str) -> list[StoredAction]:
         """See ports.effects.EffectReader.members."""

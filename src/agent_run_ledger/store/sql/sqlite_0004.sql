@@ -128,6 +128,12 @@ WHEN NOT (NEW.state IN ('proposed', 'unresolved') AND NEW.rebuilt = 0 AND NEW.ge
     OR NEW.state = 'succeeded' AND NEW.rebuilt = 1 AND NEW.generation IS NOT NULL)
 BEGIN SELECT RAISE(ABORT, 'no action begins there'); END;
 
+-- AFTER: before it a row id that SQLite draws is not known yet.
+CREATE TRIGGER actions_alone AFTER INSERT ON actions
+WHEN EXISTS (SELECT 1 FROM approvals WHERE action_row_id = NEW.action_row_id)
+    OR EXISTS (SELECT 1 FROM requests WHERE action_row_id = NEW.action_row_id)
+BEGIN SELECT RAISE(ABORT, 'approvals or a request were there before their action'); END;
+
 -- What a person signed stays; a claim, a preparation, a hand-out and a revocation do not go away.
 CREATE TRIGGER actions_lasting BEFORE UPDATE ON actions
 WHEN NEW.action_row_id IS NOT OLD.action_row_id OR NEW.action_id IS NOT OLD.action_id

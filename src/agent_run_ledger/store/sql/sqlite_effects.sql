@@ -118,6 +118,17 @@ WHERE record_id >= ? AND record_id < ? ORDER BY record_id LIMIT ?;
 -- name: count_action_records
 SELECT count(*) FROM action_records;
 
+-- name: select_ownerless
+SELECT kind, action_row_id, count(*) OVER () FROM (
+    SELECT 'approval' AS kind, action_row_id FROM approvals
+    UNION ALL SELECT 'request', action_row_id FROM requests
+) AS parts WHERE NOT EXISTS (SELECT 1 FROM actions WHERE actions.action_row_id = parts.action_row_id)
+ORDER BY kind, action_row_id LIMIT ?;
+
+-- name: select_latest_record
+SELECT record_id, action_id, salt, payload FROM action_records LEFT JOIN actions USING (action_row_id)
+ORDER BY record_id DESC LIMIT 1;
+
 -- name: select_last_record
 SELECT max(record_id) FROM action_records
 WHERE action_row_id = (SELECT action_row_id FROM actions WHERE action_id = ?);
