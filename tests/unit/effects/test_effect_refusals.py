@@ -152,7 +152,10 @@ REFUSALS: list[Refusal] = [
     (E.SUCCESSOR, "close_not_cosigned", lambda: example(E.SUCCESSOR).ledger_with(witness=WitnessPolicy.FILE)),
     (E.EXPIRE, "clock_untrusted", lambda: example(E.EXPIRE).ledger_with(state=LedgerState.TIME_UNTRUSTED)),
     (E.EXPIRE, "window_open", lambda: at(example(E.EXPIRE), END_MS - 1)),
-    (E.CLAIM, "wrong_executor", lambda: example(E.CLAIM).with_(actor=actor("eve", Role.EXECUTOR))),
+    *(
+        (event, "wrong_executor", lambda event=event: example(event).with_(actor=actor("eve", Role.EXECUTOR)))
+        for event in (E.CLAIM, E.PREPARE, E.HAND_OUT, E.OUTCOME)
+    ),
     (E.CLAIM, "digest_mismatch", lambda: example(E.CLAIM).with_(request_sha256=OTHER_SHA)),
     (E.CLAIM, "few_approvals", lambda: example(E.CLAIM).row_with(approvals=())),
     (E.CLAIM, "few_approvals", lambda: example(E.CLAIM).row_with(approvals=(replace(APPROVAL, epoch=1),))),

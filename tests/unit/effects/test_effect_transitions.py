@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from agent_run_ledger.kernel.effects import Event, LedgerState, Now, Recorded, Rejected, TargetClass, WitnessPolicy
+from agent_run_ledger.kernel.effects import (
+    Event,
+    LedgerState,
+    Now,
+    Recorded,
+    Rejected,
+    Role,
+    TargetClass,
+    WitnessPolicy,
+)
 from agent_run_ledger.kernel.effects.evidence import Found
 from tests.unit.effects.examples import (
     DRAIN,
@@ -26,6 +35,7 @@ from tests.unit.effects.examples import (
     WITNESSED,
     A,
     Asked,
+    actor,
     example,
     fencing,
     row,
@@ -47,7 +57,9 @@ def test_the_same_claim_of_the_same_worker_is_the_record_and_never_a_second_gran
     for state in (A.CLAIMED, A.PREPARED, A.UNRESOLVED, A.SUCCEEDED):
         asked = example(Event.CLAIM, state).with_(claim_key=b"claim key")
         assert asked.decided() == Recorded(asked.members[-1])
-        for other in (asked.with_(worker="w2"), asked.with_(claim_key=b"other")):
+        eve = asked.with_(actor=actor("eve", Role.EXECUTOR))
+        others = (asked.with_(worker="w2"), asked.with_(claim_key=b"other"), asked.with_(request_sha256=OTHER_SHA), eve)
+        for other in others:
             refused = other.decided()
             assert isinstance(refused, Rejected)
             assert refused.code == state
@@ -66,6 +78,7 @@ def test_a_repeated_prepare_is_the_record() -> None:
     assert asked.decided() == Recorded(asked.members[-1])
     assert isinstance(asked.with_(worker="w2").decided(), Rejected)
     assert isinstance(asked.with_(claim_id=b"?").decided(), Rejected)
+    assert isinstance(asked.with_(actor=actor("eve", Role.EXECUTOR)).decided(), Rejected)
 
 
 @pytest.mark.parametrize("target", TargetClass)

@@ -44,6 +44,11 @@ def _not_over(case: Case[Claim] | Case[Prepare]) -> bool:
     return case.command.now.latest_ms < case.row.terms.dispatch_before_ms
 
 
+def by_its_executor(case: Case[Any]) -> bool:
+    """Whether who asks is the executor that the approvals name: a role, or knowing the claim, is not enough."""
+    return bool(case.command.actor.principal == case.row.terms.executor)
+
+
 def _own_claim(case: Case[Prepare] | Case[HandOut]) -> bool:
     return case.command.claim_id == case.row.claim_id
 
@@ -63,11 +68,7 @@ def _permit_lives(case: Case[HandOut]) -> bool:
 
 
 CLAIM: Final[tuple[Guard[Claim], ...]] = (
-    Guard(
-        "wrong_executor",
-        "the approval is for another executor",
-        lambda c: c.command.actor.principal == c.row.terms.executor,
-    ),
+    Guard("wrong_executor", "the approval is for another executor", by_its_executor),
     Guard(
         "digest_mismatch",
         "these are not the approved bytes",
@@ -83,6 +84,7 @@ CLAIM: Final[tuple[Guard[Claim], ...]] = (
 )
 
 PREPARE: Final[tuple[Guard[Prepare], ...]] = (
+    Guard("wrong_executor", "another executor was approved to prepare it", by_its_executor),
     Guard("other_claim", "this is not the claim that holds it", _own_claim),
     Guard("other_worker", "another process holds the claim", _own_worker),
     Guard("old_epoch", "it was claimed in another epoch", _in_epoch),
@@ -99,6 +101,7 @@ PREPARE: Final[tuple[Guard[Prepare], ...]] = (
 )
 
 HAND_OUT: Final[tuple[Guard[HandOut], ...]] = (
+    Guard("wrong_executor", "the permit is for another executor", by_its_executor),
     Guard("other_claim", "this is not the claim that holds it", _own_claim),
     Guard("other_worker", "another process prepared it, and with that process its permit is gone", _own_worker),
     Guard(
@@ -156,10 +159,11 @@ DOUBT: Final[tuple[Guard[Doubt], ...]] = (
 
 
 def known_claim(case: Case[Claim]) -> Recorded | None:
-    """Return the record where this worker made this claim before. Never a second grant."""
+    """Return the record where this worker of its executor made this claim of these bytes. Never a second grant."""
     row, command = case.row, case.command
-    asked_again = (command.claim_key, command.worker) == (row.claim_key, row.worker)
-    return Recorded(row) if asked_again and row.claim_id is not None else None
+    asked = (command.claim_key, command.worker, command.request_sha256)
+    asked_again = asked == (row.claim_key, row.worker, row.terms.request_sha256)
+    return Recorded(row) if asked_again and row.claim_id is not None and by_its_executor(case) else None
 
 
 def claim(case: Case[Claim]) -> Decision:
@@ -194,7 +198,8 @@ def prepare(case: Case[Prepare]) -> Decision:
 def known_prepare(case: Case[Prepare]) -> Recorded | None:
     """Return the record where this claim of this worker was prepared before."""
     row = case.row
-    return Recorded(row) if row.prepare_leaf and _own_claim(case) and _own_worker(case) else None
+    own = by_its_executor(case) and _own_claim(case) and _own_worker(case)
+    return Recorded(row) if row.prepare_leaf and own else None
 
 
 def hand_out(case: Case[HandOut]) -> Decision:

@@ -15,6 +15,7 @@ from agent_run_ledger.kernel.effects.commands import (
     WriteOff,
 )
 from agent_run_ledger.kernel.effects.decision import Accepted, Case, Decision, Guard
+from agent_run_ledger.kernel.effects.dispatching import by_its_executor
 from agent_run_ledger.kernel.effects.evidence import (
     Covers,
     Drain,
@@ -42,6 +43,7 @@ def _says_success(case: Case[Outcome] | Case[Success]) -> bool:
 
 
 OUTCOME: Final[tuple[Guard[Outcome], ...]] = (
+    Guard("wrong_executor", "another executor carries it out; a reconciler can decide", by_its_executor),
     Guard("other_key", "the evidence is about another key", _about_this_key),
     Guard("other_receiver", "another receiver signed it", _from_its_receiver),
     Guard("says_no_success", "the evidence does not say that it was executed", _says_success),

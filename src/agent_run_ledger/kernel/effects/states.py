@@ -264,6 +264,7 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "expired",
     ),
     Event.PREPARE: (
+        "wrong_executor",
         "other_claim",
         "other_worker",
         "old_epoch",
@@ -275,6 +276,7 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "permit_too_long",
     ),
     Event.HAND_OUT: (
+        "wrong_executor",
         "other_claim",
         "other_worker",
         "restarted",
@@ -285,7 +287,7 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "not_cosigned",
         "handed_out",
     ),
-    Event.OUTCOME: ("other_key", "other_receiver", "says_no_success"),
+    Event.OUTCOME: ("wrong_executor", "other_key", "other_receiver", "says_no_success"),
     Event.SUCCESS: ("reconciler_is_executor", "other_key", "other_receiver", "says_no_success"),
     Event.DOUBT: ("neighbours_claim", "not_operator", "clock_untrusted", "too_early"),
     Event.OBSERVE: (
