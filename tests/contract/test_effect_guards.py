@@ -150,6 +150,21 @@ def contradicts(kit: Kit) -> Asked:
     return lambda: kit.do(E.OBSERVE, view)
 
 
+def used(event: Event, target: TargetClass = N, state: A = A.UNRESOLVED) -> Callable[[Kit], Asked]:
+    """Ask with evidence whose id is on record."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(state, target)
+        evidence_id = kit.id()
+        kit.do(E.OBSERVE, view, evidence=kit.seen(view, evidence_id=evidence_id))
+        if event in (E.NOT_EXECUTED, E.CLOSE_UNPREPARED):
+            return lambda: kit.do(event, view, fence=kit.fence(view, evidence_id=evidence_id))
+        made = kit.drain if event is E.OBSERVE else kit.receipt
+        return lambda: kit.do(event, view, evidence=made(view, evidence_id=evidence_id))
+
+    return make
+
+
 def drained_before(kit: Kit) -> Asked:
     view = kit.reach(A.PREPARED)
     kit.do(E.OBSERVE, view, evidence=kit.drain(view))
@@ -253,6 +268,8 @@ CASES: list[Case] = [
     (E.OUTCOME, "other_receiver", lying(E.OUTCOME, A.PREPARED, receiver="https://eve.example")),
     (E.OUTCOME, "says_no_success", about(E.OUTCOME, A.PREPARED, evidence=lambda kit, view: kit.seen(view))),
     (E.OUTCOME, "says_no_success", about(E.OUTCOME, A.PREPARED, evidence=lambda kit, view: kit.fence(view))),
+    (E.OUTCOME, "evidence_used", used(E.OUTCOME)),
+    (E.SUCCESS, "evidence_used", used(E.SUCCESS)),
     (E.SUCCESS, "reconciler_is_executor", about(E.SUCCESS, A.UNRESOLVED, actor=RECONCILING_EXE)),
     (E.SUCCESS, "other_key", lying(E.SUCCESS, A.UNRESOLVED, action_key="refund:18")),
     (E.SUCCESS, "other_receiver", lying(E.SUCCESS, A.UNRESOLVED, receiver="https://eve.example")),
@@ -265,6 +282,8 @@ CASES: list[Case] = [
     (E.OBSERVE, "other_key", looks(action_key="refund:18")),
     (E.OBSERVE, "other_observer", looks(observer="eve")),
     (E.OBSERVE, "other_epoch", looks(epoch=1)),
+    (E.OBSERVE, "evidence_used", used(E.OBSERVE)),
+    (E.OBSERVE, "other_drain", looks(after=b"a drain to come.")),
     (E.OBSERVE, "contradicted", contradicts),
     (E.OBSERVE, "nothing_to_drain", drains(A.CLAIMED, N)),
     (E.OBSERVE, "fence_instead", drains(A.PREPARED, F)),
@@ -291,6 +310,7 @@ CASES: list[Case] = [
     (E.NOT_EXECUTED, "fence_of_other_epoch", fenced(E.NOT_EXECUTED, epoch=1)),
     (E.NOT_EXECUTED, "receiver_executed", fenced(E.NOT_EXECUTED, F, Found.EXECUTED)),
     (E.NOT_EXECUTED, "outcome_unknown", fenced(E.NOT_EXECUTED, F, Found.UNKNOWN)),
+    (E.NOT_EXECUTED, "evidence_used", used(E.NOT_EXECUTED, F)),
     (E.NOT_EXECUTED, "mark_below", fenced(E.NOT_EXECUTED, mark=0)),
     (E.NOT_EXECUTED, "no_drain", by_drain()),
     (E.NOT_EXECUTED, "no_drain", fenced(E.NOT_EXECUTED, F_MINUS, Found.UNKNOWN)),
@@ -311,6 +331,7 @@ CASES: list[Case] = [
     (E.CLOSE_UNPREPARED, "fence_of_other_epoch", fenced(E.CLOSE_UNPREPARED, epoch=1)),
     (E.CLOSE_UNPREPARED, "receiver_executed", fenced(E.CLOSE_UNPREPARED, F, Found.EXECUTED)),
     (E.CLOSE_UNPREPARED, "outcome_unknown", fenced(E.CLOSE_UNPREPARED, F_MINUS, Found.UNKNOWN)),
+    (E.CLOSE_UNPREPARED, "evidence_used", used(E.CLOSE_UNPREPARED, F, A.CLAIMED)),
     (E.CLOSE_UNPREPARED, "mark_below", fenced(E.CLOSE_UNPREPARED, mark=0)),
 ]  # fmt: skip
 

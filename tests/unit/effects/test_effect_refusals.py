@@ -26,6 +26,7 @@ from tests.unit.effects.examples import (
     OTHER_SHA,
     OTHER_TERMS,
     PERMIT_END_MS,
+    RECEIPT,
     SEEN,
     SEEN_EXECUTED,
     TERMS,
@@ -36,6 +37,7 @@ from tests.unit.effects.examples import (
     drain,
     example,
     fencing,
+    row,
 )
 
 E = Event
@@ -85,6 +87,7 @@ def fence_refusals(event: Event) -> list[Refusal]:
         (event, "receiver_executed", lambda: fencing(event).part("fence", found=Found.EXECUTED)),
         (event, "outcome_unknown", lambda: fencing(event).part("fence", found=Found.UNKNOWN)),
         (event, "mark_below", lambda: fencing(event).part("fence", mark=0)),
+        (event, "evidence_used", lambda: fencing(event).row_with(evidence=(FENCE.evidence_id,))),
     ]
 
 
@@ -95,6 +98,9 @@ def success_refusals(event: Event) -> list[Refusal]:
         (event, "other_receiver", lambda: example(event).part("evidence", receiver="https://pay.test")),
         (event, "says_no_success", lambda: seen(event, found=Found.NOTHING)),
         (event, "says_no_success", lambda: example(event).with_(evidence=FENCE)),
+        (event, "evidence_used", lambda: example(event).row_with(evidence=(RECEIPT.evidence_id,))),
+        (event, "evidence_used", lambda: seen(event).row_with(evidence=(SEEN.evidence_id,), observation=SEEN)),
+        (event, "evidence_used", lambda: after_older(example(event), RECEIPT.evidence_id)),
     ]
 
 
@@ -195,6 +201,15 @@ REFUSALS: list[Refusal] = [
     (E.OBSERVE, "other_key", lambda: drain().part("evidence", action_key="refund:18")),
     (E.OBSERVE, "other_observer", lambda: example(E.OBSERVE).part("evidence", observer="eve")),
     (E.OBSERVE, "other_epoch", lambda: example(E.OBSERVE).part("evidence", epoch=1)),
+    (E.OBSERVE, "evidence_used", lambda: example(E.OBSERVE).row_with(evidence=(SEEN.evidence_id,))),
+    (E.OBSERVE, "evidence_used", lambda: drain().row_with(evidence=(DRAIN.evidence_id,), drain=DRAIN)),
+    (E.OBSERVE, "evidence_used", lambda: after_older(drain(), DRAIN.evidence_id)),
+    (E.OBSERVE, "other_drain", lambda: example(E.OBSERVE).with_(evidence=SEEN)),
+    (
+        E.OBSERVE,
+        "other_drain",
+        lambda: example(E.OBSERVE).with_(evidence=SEEN).row_with(drain=replace(DRAIN, evidence_id=b"another")),
+    ),
     (E.OBSERVE, "contradicted", lambda: example(E.OBSERVE).row_with(observation=SEEN_EXECUTED)),
     (E.OBSERVE, "nothing_to_drain", lambda: example(E.OBSERVE, A.CLAIMED).with_(evidence=DRAIN)),
     (E.OBSERVE, "fence_instead", lambda: drain().terms_with(target_class=F)),
@@ -263,6 +278,12 @@ def taken(event: Event) -> Asked:
     """A new member with the id of the old one."""
     asked = example(event)
     return asked.with_(new_action_id=asked.members[-1].action_id)
+
+
+def after_older(asked: Asked, evidence_id: bytes) -> Asked:
+    """The same, where an older member of the key has evidence with this id."""
+    older = replace(row(A.SUPERSEDED), action_id=b"older", evidence=(evidence_id,))
+    return replace(asked, members=(older, *asked.members))
 
 
 def lost_permit() -> Asked:
@@ -334,6 +355,8 @@ EDGES = [
     ("fence-close", lambda: fencing(E.CLOSE_UNPREPARED).ledger_with(witness=WitnessPolicy.NONE)),
     ("fence-higher", lambda: fencing(E.NOT_EXECUTED).part("fence", mark=7)),
     ("unknown-drained-seen", unknown),
+    ("look-after-drain", lambda: example(E.OBSERVE).with_(evidence=SEEN).row_with(drain=DRAIN)),
+    ("success-by-what-was-seen", lambda: seen(E.SUCCESS).row_with(observation=SEEN_EXECUTED, evidence=(b"seen",))),
     ("two-people", lambda: example(E.NOT_EXECUTED).ledger_with(people_for_not_executed=2).with_(people=frozenset("d"))),
     ("cosigned", lambda: example(E.SUCCESSOR).ledger_with(witness=WitnessPolicy.FILE).with_(cosigned=True)),
     ("never-claimed", lambda: example(E.SUCCESSOR, A.EXPIRED).ledger_with(witness=WitnessPolicy.FILE)),

@@ -169,11 +169,17 @@ def test_a_fence_is_kept_with_its_mark_and_its_evidence() -> None:
 
 
 def test_evidence_is_kept_in_the_row_and_decides_nothing() -> None:
-    for evidence in (SEEN, DRAIN):
+    for evidence in (replace(SEEN, after=None), DRAIN):
         (changed,) = example(Event.OBSERVE).with_(evidence=evidence).accepted().rows
         assert changed.state is A.PREPARED
         assert changed.evidence == (evidence.evidence_id,)
         assert evidence in (changed.observation, changed.drain)
+
+
+def test_a_success_by_the_observation_on_record_keeps_its_id_once() -> None:
+    asked = example(Event.SUCCESS).row_with(observation=SEEN_EXECUTED, evidence=(SEEN_EXECUTED.evidence_id,))
+    (closed,) = asked.with_(evidence=SEEN_EXECUTED).accepted().rows
+    assert (closed.state, closed.evidence) == (A.SUCCEEDED, (SEEN_EXECUTED.evidence_id,))
 
 
 def test_a_revocation_marks_what_was_claimed_and_closes_what_was_not() -> None:

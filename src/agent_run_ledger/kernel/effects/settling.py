@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from agent_run_ledger.kernel.effects.action import Action, highest_mark
 from agent_run_ledger.kernel.effects.commands import (
@@ -42,11 +42,23 @@ def _says_success(case: Case[Outcome] | Case[Success]) -> bool:
     return isinstance(evidence, Receipt) or evidence.found is Found.EXECUTED
 
 
+def _unused(case: Case[Any], evidence_id: bytes) -> bool:
+    """Whether no member's evidence has this id. Else a later drain with it would give an older look its meaning."""
+    return all(evidence_id not in member.evidence for member in case.members)
+
+
+def _unused_or_seen(case: Case[Outcome] | Case[Success]) -> bool:
+    """Whether it is new, or the very observation on record, by which a success may be decided."""
+    evidence = case.command.evidence
+    return evidence == case.row.observation or _unused(case, evidence.evidence_id)
+
+
 OUTCOME: Final[tuple[Guard[Outcome], ...]] = (
     Guard("wrong_executor", "another executor carries it out; a reconciler can decide", by_its_executor),
     Guard("other_key", "the evidence is about another key", _about_this_key),
     Guard("other_receiver", "another receiver signed it", _from_its_receiver),
     Guard("says_no_success", "the evidence does not say that it was executed", _says_success),
+    Guard("evidence_used", "evidence with this id is on record already", _unused_or_seen),
 )
 
 SUCCESS: Final[tuple[Guard[Success], ...]] = (
@@ -58,6 +70,7 @@ SUCCESS: Final[tuple[Guard[Success], ...]] = (
     Guard("other_key", "the evidence is about another key", _about_this_key),
     Guard("other_receiver", "another receiver signed it", _from_its_receiver),
     Guard("says_no_success", "the evidence does not say that it was executed", _says_success),
+    Guard("evidence_used", "evidence with this id is on record already", _unused_or_seen),
 )
 
 
@@ -75,6 +88,14 @@ def _not_contradicted(case: Case[Observe]) -> bool:
     evidence, seen = case.command.evidence, case.row.observation
     denies = isinstance(evidence, Observation) and evidence.found is not Found.EXECUTED
     return not denies or seen is None or seen.found is not Found.EXECUTED
+
+
+def _after_what_is_on_record(case: Case[Observe]) -> bool:
+    """Whether the drain that a look names was there first: nothing recorded later comes before it."""
+    evidence, drain = case.command.evidence, case.row.drain
+    if not isinstance(evidence, Observation) or evidence.after is None:
+        return True
+    return drain is not None and evidence.after == drain.evidence_id
 
 
 def _drains_at_all(case: Case[Observe]) -> bool:
@@ -116,6 +137,12 @@ OBSERVE: Final[tuple[Guard[Observe], ...]] = (
         lambda c: c.command.evidence.observer == c.command.actor.principal,
     ),
     Guard("other_epoch", "it was seen in another epoch", lambda c: c.command.evidence.epoch == c.ledger.epoch),
+    Guard(
+        "evidence_used",
+        "evidence with this id is on record already",
+        lambda c: _unused(c, c.command.evidence.evidence_id),
+    ),
+    Guard("other_drain", "it names a drain that is not on record", _after_what_is_on_record),
     Guard("contradicted", "an execution was seen before, and that does not go away", _not_contradicted),
     Guard(
         "nothing_to_drain",
@@ -181,6 +208,11 @@ def _fence_high(case: Case[NotExecuted] | Case[CloseUnprepared]) -> bool:
     return fence is None or fence.mark >= highest_mark(case.members)
 
 
+def _fence_unused(case: Case[NotExecuted] | Case[CloseUnprepared]) -> bool:
+    fence = case.command.fence
+    return fence is None or _unused(case, fence.evidence_id)
+
+
 def _asked_if_it_can(case: Case[NotExecuted]) -> bool:
     """Whether a receiver that can fence was asked to: without its mark an older copy could still send."""
     return case.command.fence is not None or case.row.terms.target_class not in FENCING
@@ -235,6 +267,7 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
     Guard("receiver_executed", "the receiver executed it: that is the outcome", _fence_found_none),
     Guard("outcome_unknown", "the receiver accepted it and does not know how it ended", _unknown_by_class),
     Guard("mark_below", "the receiver would still take a request of this key", _fence_high),
+    Guard("evidence_used", "evidence with this id is on record already", _fence_unused),
     Guard("no_drain", "nothing on record shows that nothing more can arrive", _drained),
     Guard("no_observation", "nobody looked in this epoch and saw nothing", _seen_nothing),
     Guard(
@@ -271,6 +304,7 @@ CLOSE_UNPREPARED: Final[tuple[Guard[CloseUnprepared], ...]] = (
     Guard("receiver_executed", "the receiver executed it: that is the outcome", _fence_found_none),
     Guard("outcome_unknown", "the receiver accepted it and does not know how it ended", _fence_knows),
     Guard("mark_below", "the receiver would still take a request of this key", _fence_high),
+    Guard("evidence_used", "evidence with this id is on record already", _fence_unused),
 )
 
 
@@ -296,7 +330,7 @@ def _succeeded(
     other = generation is not None and generation != row.generation
     other_bytes = digest is not None and digest != row.terms.request_sha256
     taken = any(member.generation == generation for member in members if member is not row)
-    kept = (*row.evidence, evidence.evidence_id)
+    kept = row.evidence if evidence == row.observation else (*row.evidence, evidence.evidence_id)
     if generation is None or not (other or other_bytes) or taken:
         changed = replace(row, state=ActionState.SUCCEEDED, evidence=kept)
         return Accepted(event=event, old=row.state, new=changed.state, rows=(changed,))

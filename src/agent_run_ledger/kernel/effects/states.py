@@ -224,6 +224,7 @@ class Arrow:
 
 
 _TERMS = ("empty_window", "no_approvals")
+_SUCCESS_BY = ("other_key", "other_receiver", "says_no_success", "evidence_used")
 _FENCE = (
     "no_fence",
     "fence_of_other_key",
@@ -232,6 +233,7 @@ _FENCE = (
     "receiver_executed",
     "outcome_unknown",
     "mark_below",
+    "evidence_used",
 )
 _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
     Event.PROPOSE: ("key_taken", *_TERMS),
@@ -287,13 +289,15 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "not_cosigned",
         "handed_out",
     ),
-    Event.OUTCOME: ("wrong_executor", "other_key", "other_receiver", "says_no_success"),
-    Event.SUCCESS: ("reconciler_is_executor", "other_key", "other_receiver", "says_no_success"),
+    Event.OUTCOME: ("wrong_executor", *_SUCCESS_BY),
+    Event.SUCCESS: ("reconciler_is_executor", *_SUCCESS_BY),
     Event.DOUBT: ("neighbours_claim", "not_operator", "clock_untrusted", "too_early"),
     Event.OBSERVE: (
         "other_key",
         "other_observer",
         "other_epoch",
+        "evidence_used",
+        "other_drain",
         "contradicted",
         "nothing_to_drain",
         "fence_instead",
