@@ -127,9 +127,7 @@ def by_drain(*steps: str, **changes: Any) -> Callable[[Kit], Asked]:
             elif step == "executor looks":
                 kit.do(E.OBSERVE, view, actor=EXE, evidence=kit.seen(view, observer="exe"))
             else:
-                kit.do(
-                    E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED if step == "executed" else Found.NOTHING)
-                )
+                kit.do(E.OBSERVE, view, evidence=kit.seen(view, Found.UNKNOWN if step == "unknown" else Found.NOTHING))
         given = {name: value(kit, view) if callable(value) else value for name, value in changes.items()}
         return lambda: kit.do(E.NOT_EXECUTED, view, **given)
 
@@ -148,6 +146,31 @@ def contradicts(kit: Kit) -> Asked:
     view = kit.reach(A.UNRESOLVED)
     kit.do(E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED))
     return lambda: kit.do(E.OBSERVE, view)
+
+
+def executed(event: Event, state: A, target: TargetClass) -> Callable[[Kit], Asked]:
+    """Ask although somebody saw the effect."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(state, target)
+        kit.do(E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED))
+        fence = {"fence": kit.fence(view)} if target is F else {}
+        return lambda: kit.do(event, view, **fence)
+
+    return make
+
+
+SEEN_WHERE = [
+    (E.PREPARE, A.CLAIMED, N), (E.HAND_OUT, A.PREPARED, N), (E.NOT_EXECUTED, A.UNRESOLVED, N),
+    (E.NOT_EXECUTED, A.UNRESOLVED, F), (E.CLOSE_UNPREPARED, A.CLAIMED, F),
+]  # fmt: skip
+
+
+def looked_at(kit: Kit) -> Asked:
+    """Give up finding out although somebody could look."""
+    view = kit.reach(A.UNRESOLVED)
+    kit.do(E.OBSERVE, view)
+    return lambda: kit.do(E.WRITE_OFF, view)
 
 
 def used(event: Event, target: TargetClass = N, state: A = A.UNRESOLVED) -> Callable[[Kit], Asked]:
@@ -315,11 +338,13 @@ CASES: list[Case] = [
     (E.NOT_EXECUTED, "no_drain", by_drain()),
     (E.NOT_EXECUTED, "no_drain", fenced(E.NOT_EXECUTED, F_MINUS, Found.UNKNOWN)),
     (E.NOT_EXECUTED, "no_observation", by_drain("drain")),
-    (E.NOT_EXECUTED, "no_observation", by_drain("drain", "executed")),
+    (E.NOT_EXECUTED, "no_observation", by_drain("drain", "unknown")),
+    *((event, "seen_executed", executed(event, state, target)) for event, state, target in SEEN_WHERE),
     (E.NOT_EXECUTED, "observation_before_drain", by_drain("look", "drain")),
     (E.NOT_EXECUTED, "executors_word", by_drain("drain", "executor looks")),
     (E.WRITE_OFF, "reconciler_is_executor", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({"exe", "dan"}))),
     (E.WRITE_OFF, "few_people", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({"cat"}))),
+    (E.WRITE_OFF, "observable", looked_at),
     (E.WRITE_OFF, "observable", about(E.WRITE_OFF, A.UNRESOLVED, nobody_can_observe=False)),
     (E.CLOSE_UNPREPARED, "reconciler_is_executor", about(E.CLOSE_UNPREPARED, A.CLAIMED, F, actor=RECONCILING_EXE)),
     (E.CLOSE_UNPREPARED, "prepared_before", about(E.CLOSE_UNPREPARED, A.UNRESOLVED, F)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -244,7 +245,11 @@ REFUSALS: list[Refusal] = [
     (E.NOT_EXECUTED, "no_drain", lambda: unknown().row_with(drain=None)),
     (E.NOT_EXECUTED, "no_drain", lambda: example(E.NOT_EXECUTED).row_with(drain=replace(DRAIN, epoch=1))),
     (E.NOT_EXECUTED, "no_observation", lambda: example(E.NOT_EXECUTED).row_with(observation=None)),
-    (E.NOT_EXECUTED, "no_observation", lambda: example(E.NOT_EXECUTED).row_with(observation=SEEN_EXECUTED)),
+    (
+        E.NOT_EXECUTED,
+        "no_observation",
+        lambda: example(E.NOT_EXECUTED).row_with(observation=replace(SEEN, found=Found.UNKNOWN)),
+    ),
     (E.NOT_EXECUTED, "no_observation", lambda: example(E.NOT_EXECUTED).row_with(observation=replace(SEEN, epoch=1))),
     (
         E.NOT_EXECUTED,
@@ -255,6 +260,13 @@ REFUSALS: list[Refusal] = [
     (E.WRITE_OFF, "reconciler_is_executor", lambda: example(E.WRITE_OFF).with_(people=frozenset({EXE, BOB}))),
     (E.WRITE_OFF, "few_people", lambda: example(E.WRITE_OFF).with_(people=frozenset())),
     (E.WRITE_OFF, "observable", lambda: example(E.WRITE_OFF).with_(nobody_can_observe=False)),
+    (E.WRITE_OFF, "observable", lambda: example(E.WRITE_OFF).row_with(observation=SEEN)),
+    *(
+        (event, "seen_executed", lambda event=event: example(event).row_with(observation=SEEN_EXECUTED))
+        for event in (E.PREPARE, E.HAND_OUT, E.NOT_EXECUTED, E.CLOSE_UNPREPARED)
+    ),
+    (E.NOT_EXECUTED, "seen_executed", lambda: fencing(E.NOT_EXECUTED).row_with(observation=SEEN_EXECUTED)),
+    (E.NOT_EXECUTED, "seen_executed", lambda: after_older(example(E.NOT_EXECUTED), b"x", observation=SEEN_EXECUTED)),
     (
         E.CLOSE_UNPREPARED,
         "reconciler_is_executor",
@@ -280,9 +292,9 @@ def taken(event: Event) -> Asked:
     return asked.with_(new_action_id=asked.members[-1].action_id)
 
 
-def after_older(asked: Asked, evidence_id: bytes) -> Asked:
+def after_older(asked: Asked, evidence_id: bytes, **changes: Any) -> Asked:
     """The same, where an older member of the key has evidence with this id."""
-    older = replace(row(A.SUPERSEDED), action_id=b"older", evidence=(evidence_id,))
+    older = replace(row(A.SUPERSEDED), action_id=b"older", evidence=(evidence_id,), **changes)
     return replace(asked, members=(older, *asked.members))
 
 

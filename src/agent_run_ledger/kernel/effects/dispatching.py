@@ -8,6 +8,7 @@ from typing import Any, Final
 from agent_run_ledger.kernel.effects.action import highest_mark
 from agent_run_ledger.kernel.effects.commands import Claim, Doubt, DoubtBy, HandOut, Prepare
 from agent_run_ledger.kernel.effects.decision import Accepted, Case, Decision, Guard, Recorded
+from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.states import (
     SAME_PERMIT_AGAIN,
     ActionState,
@@ -47,6 +48,12 @@ def _not_over(case: Case[Claim] | Case[Prepare]) -> bool:
 def by_its_executor(case: Case[Any]) -> bool:
     """Whether who asks is the executor that the approvals name: a role, or knowing the claim, is not enough."""
     return bool(case.command.actor.principal == case.row.terms.executor)
+
+
+def nobody_saw_it(case: Case[Any]) -> bool:
+    """Whether no member of the key has on record that its effect was seen: after that only a success is left."""
+    seen = [member.observation for member in case.members]
+    return all(one is None or one.found is not Found.EXECUTED for one in seen)
 
 
 def _own_claim(case: Case[Prepare] | Case[HandOut]) -> bool:
@@ -93,6 +100,7 @@ PREPARE: Final[tuple[Guard[Prepare], ...]] = (
     Guard("revoked", "it was revoked", _not_revoked),
     Guard("not_yet_valid", "its window has not begun", _begun),
     Guard("expired", "its window is over", _not_over),
+    Guard("seen_executed", "somebody saw that its effect is there: record the success", nobody_saw_it),
     Guard(
         "permit_too_long",
         "a permit lives for at least a millisecond and for no longer than the ledger allows",
@@ -113,6 +121,7 @@ HAND_OUT: Final[tuple[Guard[HandOut], ...]] = (
     Guard("revoked", "it was revoked", _not_revoked),
     Guard("permit_expired", "the permit is over", _permit_lives),
     Guard("drained", "it is on record that nothing more of this claim can arrive", lambda c: c.row.drain is None),
+    Guard("seen_executed", "somebody saw that its effect is there, so nothing is sent", nobody_saw_it),
     Guard(
         "not_cosigned",
         "the witness has not seen the prepare leaf",

@@ -15,7 +15,7 @@ from agent_run_ledger.kernel.effects.commands import (
     WriteOff,
 )
 from agent_run_ledger.kernel.effects.decision import Accepted, Case, Decision, Guard
-from agent_run_ledger.kernel.effects.dispatching import by_its_executor
+from agent_run_ledger.kernel.effects.dispatching import by_its_executor, nobody_saw_it
 from agent_run_ledger.kernel.effects.evidence import (
     Covers,
     Drain,
@@ -259,6 +259,7 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
         "the policy wants more people for this decision",
         lambda c: _deciding(c) >= c.ledger.people_for_not_executed,
     ),
+    Guard("seen_executed", "somebody saw that it was executed: that is the outcome", nobody_saw_it),
     Guard("not_asked", "this receiver can fence, so it is asked", _asked_if_it_can),
     Guard("no_fence", "a receiver of this class cannot fence", _can_fence),
     Guard("fence_of_other_key", "the answer is about another key", _fence_of_key),
@@ -279,7 +280,11 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
 WRITE_OFF: Final[tuple[Guard[WriteOff], ...]] = (
     Guard("reconciler_is_executor", "who carries it out cannot decide what became of it", _nobody_is_executor),
     Guard("few_people", "to give up finding out takes two people", lambda c: _deciding(c) >= 2),
-    Guard("observable", "the target can be observed, so look", lambda c: c.command.nobody_can_observe),
+    Guard(
+        "observable",
+        "the target can be observed, so look",
+        lambda c: c.command.nobody_can_observe and c.row.observation is None,
+    ),
 )
 
 
@@ -295,6 +300,7 @@ CLOSE_UNPREPARED: Final[tuple[Guard[CloseUnprepared], ...]] = (
         "who carries it out cannot decide what became of it",
         lambda c: c.command.actor.principal != c.row.terms.executor,
     ),
+    Guard("seen_executed", "somebody saw it executed, whoever sent it", nobody_saw_it),
     Guard("prepared_before", "it was prepared, so it may have been sent", lambda c: not c.row.prepare_leaf),
     Guard("needs_fence_or_drain", "this may not be the only history: fence it, or doubt and drain", _confirmed),
     Guard("no_fence", "a receiver of this class cannot fence", _can_fence),

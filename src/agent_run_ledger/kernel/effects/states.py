@@ -275,6 +275,7 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "revoked",
         "not_yet_valid",
         "expired",
+        "seen_executed",
         "permit_too_long",
     ),
     Event.HAND_OUT: (
@@ -286,6 +287,7 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "revoked",
         "permit_expired",
         "drained",
+        "seen_executed",
         "not_cosigned",
         "handed_out",
     ),
@@ -310,6 +312,7 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
     Event.NOT_EXECUTED: (
         "reconciler_is_executor",
         "few_people",
+        "seen_executed",
         "not_asked",
         *_FENCE,
         "no_drain",
@@ -318,7 +321,13 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "executors_word",
     ),
     Event.WRITE_OFF: ("reconciler_is_executor", "few_people", "observable"),
-    Event.CLOSE_UNPREPARED: ("reconciler_is_executor", "prepared_before", "needs_fence_or_drain", *_FENCE),
+    Event.CLOSE_UNPREPARED: (
+        "reconciler_is_executor",
+        "seen_executed",
+        "prepared_before",
+        "needs_fence_or_drain",
+        *_FENCE,
+    ),
     Event.SUCCESSOR: ("id_taken", *_TERMS, "close_not_cosigned"),
     Event.REVOKE: (),
     Event.EXPIRE: ("clock_untrusted", "window_open"),
