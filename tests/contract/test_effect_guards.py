@@ -42,6 +42,8 @@ NOT_YET = {
     (E.HAND_OUT, "old_epoch"),
     (E.OBSERVE, "covers_too_little"),
     (E.EDIT, "id_taken"),
+    (E.OUTCOME, "id_taken"),
+    (E.SUCCESS, "id_taken"),
     (E.SUCCESSOR, "id_taken"),
 }
 
@@ -164,6 +166,12 @@ SEEN_WHERE = [
     (E.PREPARE, A.CLAIMED, N), (E.HAND_OUT, A.PREPARED, N), (E.NOT_EXECUTED, A.UNRESOLVED, N),
     (E.NOT_EXECUTED, A.UNRESOLVED, F), (E.CLOSE_UNPREPARED, A.CLAIMED, F),
 ]  # fmt: skip
+
+
+def sees(event: Event, **changes: Any) -> Callable[[Kit], Asked]:
+    """A success by a look that has something changed."""
+    own = {"observer": "exe" if event is E.OUTCOME else "cat", **changes}
+    return about(event, A.UNRESOLVED, evidence=lambda kit, view: kit.seen(view, Found.EXECUTED, **own))
 
 
 def looked_at(kit: Kit) -> Asked:
@@ -291,6 +299,11 @@ CASES: list[Case] = [
     (E.OUTCOME, "other_receiver", lying(E.OUTCOME, A.PREPARED, receiver="https://eve.example")),
     (E.OUTCOME, "says_no_success", about(E.OUTCOME, A.PREPARED, evidence=lambda kit, view: kit.seen(view))),
     (E.OUTCOME, "says_no_success", about(E.OUTCOME, A.PREPARED, evidence=lambda kit, view: kit.fence(view))),
+    *(
+        (event, code, sees(event, **changes))
+        for event in (E.OUTCOME, E.SUCCESS)
+        for code, changes in (("other_observer", {"observer": "nobody"}), ("other_epoch", {"epoch": 77}))
+    ),
     (E.OUTCOME, "evidence_used", used(E.OUTCOME)),
     (E.SUCCESS, "evidence_used", used(E.SUCCESS)),
     (E.SUCCESS, "reconciler_is_executor", about(E.SUCCESS, A.UNRESOLVED, actor=RECONCILING_EXE)),
@@ -462,6 +475,9 @@ BAD_ARGUMENTS: list[tuple[str, Callable[[Kit], Asked]]] = [
     ("a long evidence id", looks(evidence_id=bytes(65))),
     ("a short id of a fence", fenced(E.NOT_EXECUTED, evidence_id=b"15 bytes in all")),
     ("generation 0", lying(E.SUCCESS, A.UNRESOLVED, generation=0)),
+    ("a generation beyond 2**32", lying(E.SUCCESS, A.UNRESOLVED, generation=(1 << 32) + 1)),
+    ("a mark beyond 2**31", fenced(E.NOT_EXECUTED, mark=(1 << 31) + 1)),
+    ("a mark below 0", fenced(E.NOT_EXECUTED, mark=-1)),
     ("no approval at all", about(E.APPROVE, A.PROPOSED, approval=None)),
     ("no evidence at all", about(E.OUTCOME, A.PREPARED, evidence=None)),
     ("another doubt", about(E.DOUBT, A.CLAIMED, by="nobody")),
@@ -526,6 +542,8 @@ EDGES: list[tuple[str, Callable[[Kit], Asked]]] = [
     ("drain", late(E.OBSERVE, A.PREPARED, PERMIT_MS + BOUND_MS, V, evidence=EARLY_TIMER)),
     ("dead worker", drains(A.PREPARED, N, DEAD, covers=Covers.WORKER)),
     ("fence", fenced(E.NOT_EXECUTED)),
+    ("highest mark", fenced(E.NOT_EXECUTED, mark=1 << 31)),
+    ("success by the executor's look", sees(E.OUTCOME)),
     ("fence of f minus", fenced(E.NOT_EXECUTED, F_MINUS)),
     ("close by fence", fenced(E.CLOSE_UNPREPARED)),
     ("success by fence", about(E.SUCCESS, A.UNRESOLVED, F, evidence=lambda k, v: k.fence(v, Found.EXECUTED))),

@@ -27,6 +27,7 @@ from agent_run_ledger.kernel.effects.commands import (
     Propose,
     Reject,
     Revoke,
+    Success,
     Successor,
     WriteOff,
 )
@@ -262,7 +263,7 @@ def _observe_ahead(ledger: Standing, rows: Members, terms: Terms) -> Command | N
 
 def _seen_executed(ledger: Standing, rows: Members, terms: Terms) -> Command | None:
     seen = _observation(ledger, rows, Found.EXECUTED)
-    return Outcome(actor=EXECUTOR, now=NOW, action_id=_newest(rows), evidence=seen)
+    return Success(actor=RECONCILER, now=NOW, action_id=_newest(rows), evidence=seen)
 
 
 def _receipt(ledger: Standing, rows: Members, terms: Terms, generation: int) -> Command | None:

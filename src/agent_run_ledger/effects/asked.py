@@ -17,6 +17,10 @@ from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.ports.effects import StoredTransition
 
 MIN_EVIDENCE_ID, MAX_EVIDENCE_ID = 16, 64
+MAX_MARK = 1 << 31
+"""The highest mark that a receiver's answer may set: a key has room above it for every later claim."""
+MAX_GENERATION = 1 << 32
+"""The highest generation that evidence may name: above every mark, and every claim above that."""
 
 _DRAWN: Final[Mapping[Event, tuple[str, ...]]] = {
     Event.PROPOSE: ("action_id",),
@@ -49,8 +53,10 @@ def checked(command: Command) -> Command:
         if not MIN_EVIDENCE_ID <= len(evidence.evidence_id) <= MAX_EVIDENCE_ID:
             raise _bad(f"an evidence_id has {MIN_EVIDENCE_ID} to {MAX_EVIDENCE_ID} bytes, none twice")
         generation = getattr(evidence, "generation", None)
-        if generation is not None and generation < 1:
-            raise _bad(f"a generation is at least 1, not {generation}")
+        if generation is not None and not 1 <= generation <= MAX_GENERATION:
+            raise _bad(f"a generation is from 1 to {MAX_GENERATION}, not {generation}")
+        if not 0 <= getattr(evidence, "mark", 0) <= MAX_MARK:
+            raise _bad(f"a mark is from 0 to {MAX_MARK}, not {evidence.mark}")
     return held
 
 

@@ -12,6 +12,7 @@ from agent_run_ledger.kernel.effects import Event, LedgerState, Now, Rejected, R
 from agent_run_ledger.kernel.effects.commands import DoubtBy
 from agent_run_ledger.kernel.effects.evidence import Covers, Found
 from agent_run_ledger.kernel.effects.reducer import GUARDS
+from agent_run_ledger.kernel.effects.settling import rebuilt_id
 from tests.unit.effects.examples import (
     ANN,
     APPROVAL,
@@ -22,6 +23,7 @@ from tests.unit.effects.examples import (
     END_MS,
     EXE,
     FENCE,
+    KEY,
     MAX_MS,
     MS,
     OTHER_SHA,
@@ -65,7 +67,8 @@ def approved_by(principal: str) -> Asked:
 
 def seen(event: Event, **changes: object) -> Asked:
     """A success by an observation."""
-    return example(event).with_(evidence=replace(SEEN_EXECUTED, **changes))
+    asked = example(event)
+    return asked.with_(evidence=replace(SEEN_EXECUTED, **{"observer": asked.command.actor.principal, **changes}))
 
 
 def terms_of_new(event: Event) -> list[Refusal]:
@@ -99,6 +102,11 @@ def success_refusals(event: Event) -> list[Refusal]:
         (event, "other_receiver", lambda: example(event).part("evidence", receiver="https://pay.test")),
         (event, "says_no_success", lambda: seen(event, found=Found.NOTHING)),
         (event, "says_no_success", lambda: example(event).with_(evidence=FENCE)),
+        (event, "other_observer", lambda: seen(event, observer="nobody")),
+        (event, "other_observer", lambda: seen(event, observer="nobody").row_with(observation=SEEN_EXECUTED)),
+        (event, "other_epoch", lambda: seen(event, epoch=77)),
+        (event, "other_epoch", lambda: on_record(seen(event), epoch=1)),
+        (event, "id_taken", lambda: lost(event, rebuilt_id(KEY, RECEIPT.evidence_id))),
         (event, "evidence_used", lambda: example(event).row_with(evidence=(RECEIPT.evidence_id,))),
         (event, "evidence_used", lambda: seen(event).row_with(evidence=(SEEN.evidence_id,), observation=SEEN)),
         (event, "evidence_used", lambda: after_older(example(event), RECEIPT.evidence_id)),
@@ -292,6 +300,17 @@ def taken(event: Event) -> Asked:
     return asked.with_(new_action_id=asked.members[-1].action_id)
 
 
+def on_record(asked: Asked, **changes: Any) -> Asked:
+    """The same with the evidence on record, and then a changed ledger."""
+    return asked.row_with(observation=asked.command.evidence).ledger_with(**changes)
+
+
+def lost(event: Event, action_id: bytes) -> Asked:
+    """A receipt of a lost member, where an older one has this id."""
+    asked = after_older(example(event).part("evidence", generation=7), b"x")
+    return replace(asked, members=(replace(asked.members[0], action_id=action_id, generation=None), asked.members[1]))
+
+
 def after_older(asked: Asked, evidence_id: bytes, **changes: Any) -> Asked:
     """The same, where an older member of the key has evidence with this id."""
     older = replace(row(A.SUPERSEDED), action_id=b"older", evidence=(evidence_id,), **changes)
@@ -369,6 +388,9 @@ EDGES = [
     ("unknown-drained-seen", unknown),
     ("look-after-drain", lambda: example(E.OBSERVE).with_(evidence=SEEN).row_with(drain=DRAIN)),
     ("success-by-what-was-seen", lambda: seen(E.SUCCESS).row_with(observation=SEEN_EXECUTED, evidence=(b"seen",))),
+    ("outcome-by-own-look", lambda: seen(E.OUTCOME)),
+    ("success-by-the-executors-look", lambda: on_record(seen(E.SUCCESS, observer=EXE))),
+    ("lost-with-another-id", lambda: lost(E.SUCCESS, RECEIPT.evidence_id[:16])),
     ("two-people", lambda: example(E.NOT_EXECUTED).ledger_with(people_for_not_executed=2).with_(people=frozenset("d"))),
     ("cosigned", lambda: example(E.SUCCESSOR).ledger_with(witness=WitnessPolicy.FILE).with_(cosigned=True)),
     ("never-claimed", lambda: example(E.SUCCESSOR, A.EXPIRED).ledger_with(witness=WitnessPolicy.FILE)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -144,6 +145,8 @@ def test_evidence_of_a_lost_member_rebuilds_that_one_and_supersedes_this_one(gen
     assert (decision.old, decision.new, old.state) == (A.UNRESOLVED, A.SUPERSEDED, A.SUPERSEDED)
     assert (rebuilt.state, rebuilt.generation, rebuilt.terms.request_sha256) == (A.SUCCEEDED, generation, sha)
     assert (rebuilt.rebuilt, rebuilt.replaces) == (True, old.action_id)
+    said = b"agent-run-ledger/rebuilt-member/v1\nrefund:17\0receipt of sixteen bytes"
+    assert rebuilt.action_id == hashlib.sha256(said).digest()[:16]
     assert old.generation != rebuilt.generation
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
 
 from agent_run_ledger.kernel.effects.action import Action, highest_mark
 from agent_run_ledger.kernel.effects.commands import (
@@ -26,6 +27,9 @@ from agent_run_ledger.kernel.effects.evidence import (
     Receipt,
 )
 from agent_run_ledger.kernel.effects.states import FENCING, ActionState, Event, LedgerState, TargetClass
+
+SuccessEvidence: TypeAlias = Receipt | FenceAnswer | Observation
+REBUILT_DOMAIN: Final = b"agent-run-ledger/rebuilt-member/v1\n"
 
 
 def _about_this_key(case: Case[Outcome] | Case[Success] | Case[Observe]) -> bool:
@@ -53,12 +57,50 @@ def _unused_or_seen(case: Case[Outcome] | Case[Success]) -> bool:
     return evidence == case.row.observation or _unused(case, evidence.evidence_id)
 
 
+def _told_by_its_observer(case: Case[Outcome] | Case[Success]) -> bool:
+    """Whether an observation is the actor's own, or was put on record by who made it."""
+    evidence = case.command.evidence
+    own = not isinstance(evidence, Observation) or evidence.observer == case.command.actor.principal
+    return own or evidence == case.row.observation
+
+
+def _seen_in_epoch(case: Case[Outcome] | Case[Success]) -> bool:
+    evidence = case.command.evidence
+    return not isinstance(evidence, Observation) or evidence.epoch == case.ledger.epoch
+
+
+def _names_a_lost_member(row: Action, members: tuple[Action, ...], evidence: SuccessEvidence) -> bool:
+    """Whether evidence is about a member that this history does not have."""
+    generation, digest = evidence.generation, evidence.request_sha256
+    other = generation != row.generation or (digest is not None and digest != row.terms.request_sha256)
+    taken = any(member.generation == generation for member in members if member is not row)
+    return generation is not None and other and not taken
+
+
+def rebuilt_id(action_key: str, evidence_id: bytes) -> bytes:
+    """Return the id (16 bytes) of the member that is rebuilt from evidence: the same for the same evidence.
+
+    SHA-256(REBUILT_DOMAIN ‖ key in UTF-8 ‖ NUL ‖ evidence id), of which the first 16 bytes.
+    """
+    return sha256(REBUILT_DOMAIN + action_key.encode() + b"\0" + evidence_id).digest()[:16]
+
+
+def _rebuilt_is_new(case: Case[Outcome] | Case[Success]) -> bool:
+    row, evidence = case.row, case.command.evidence
+    new_id = rebuilt_id(row.action_key, evidence.evidence_id)
+    lost = _names_a_lost_member(row, case.members, evidence)
+    return not lost or all(member.action_id != new_id for member in case.members)
+
+
 OUTCOME: Final[tuple[Guard[Outcome], ...]] = (
     Guard("wrong_executor", "another executor carries it out; a reconciler can decide", by_its_executor),
     Guard("other_key", "the evidence is about another key", _about_this_key),
     Guard("other_receiver", "another receiver signed it", _from_its_receiver),
     Guard("says_no_success", "the evidence does not say that it was executed", _says_success),
+    Guard("other_observer", "who looked tells what was seen", _told_by_its_observer),
+    Guard("other_epoch", "it was seen in another epoch", _seen_in_epoch),
     Guard("evidence_used", "evidence with this id is on record already", _unused_or_seen),
+    Guard("id_taken", "another member has the id that the rebuilt one would have", _rebuilt_is_new),
 )
 
 SUCCESS: Final[tuple[Guard[Success], ...]] = (
@@ -70,7 +112,10 @@ SUCCESS: Final[tuple[Guard[Success], ...]] = (
     Guard("other_key", "the evidence is about another key", _about_this_key),
     Guard("other_receiver", "another receiver signed it", _from_its_receiver),
     Guard("says_no_success", "the evidence does not say that it was executed", _says_success),
+    Guard("other_observer", "who looked tells what was seen", _told_by_its_observer),
+    Guard("other_epoch", "it was seen in another epoch", _seen_in_epoch),
     Guard("evidence_used", "evidence with this id is on record already", _unused_or_seen),
+    Guard("id_taken", "another member has the id that the rebuilt one would have", _rebuilt_is_new),
 )
 
 
@@ -324,23 +369,18 @@ def success(case: Case[Success]) -> Decision:
     return _succeeded(case.row, case.members, Event.SUCCESS, case.command.evidence)
 
 
-def _succeeded(
-    row: Action, members: tuple[Action, ...], event: Event, evidence: Receipt | FenceAnswer | Observation
-) -> Accepted:
+def _succeeded(row: Action, members: tuple[Action, ...], event: Event, evidence: SuccessEvidence) -> Accepted:
     """Close the open member. Evidence that names another one, of a lost history, rebuilds that one as succeeded.
 
     Where a closed member of this history has the named generation, nothing closed is changed: the open member is
     closed as succeeded, for the key's effect happened, and its evidence names the generation.
     """
     generation, digest = evidence.generation, evidence.request_sha256
-    other = generation is not None and generation != row.generation
-    other_bytes = digest is not None and digest != row.terms.request_sha256
-    taken = any(member.generation == generation for member in members if member is not row)
     kept = row.evidence if evidence == row.observation else (*row.evidence, evidence.evidence_id)
-    if generation is None or not (other or other_bytes) or taken:
+    if generation is None or not _names_a_lost_member(row, members, evidence):
         changed = replace(row, state=ActionState.SUCCEEDED, evidence=kept)
         return Accepted(event=event, old=row.state, new=changed.state, rows=(changed,))
-    if not other:
+    if generation == row.generation:
         # The same generation with other bytes: it was this claim's in the lost history. Its number goes to the member
         # that has the effect, for no two members share one.
         row = replace(row, generation=None)
@@ -348,7 +388,7 @@ def _succeeded(
     terms = replace(row.terms, request_sha256=digest or row.terms.request_sha256)
     rebuilt = Action(
         action_key=row.action_key,
-        action_id=evidence.evidence_id[:16],
+        action_id=rebuilt_id(row.action_key, evidence.evidence_id),
         epoch=row.epoch,
         floor=generation - 1,
         state=ActionState.SUCCEEDED,

@@ -224,7 +224,15 @@ class Arrow:
 
 
 _TERMS = ("empty_window", "no_approvals")
-_SUCCESS_BY = ("other_key", "other_receiver", "says_no_success", "evidence_used")
+_SUCCESS_BY = (
+    "other_key",
+    "other_receiver",
+    "says_no_success",
+    "other_observer",
+    "other_epoch",
+    "evidence_used",
+    "id_taken",
+)
 _FENCE = (
     "no_fence",
     "fence_of_other_key",
