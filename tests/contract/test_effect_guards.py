@@ -481,6 +481,11 @@ BAD_ARGUMENTS: list[tuple[str, Callable[[Kit], Asked]]] = [
     ("no approval at all", about(E.APPROVE, A.PROPOSED, approval=None)),
     ("no evidence at all", about(E.OUTCOME, A.PREPARED, evidence=None)),
     ("another doubt", about(E.DOUBT, A.CLAIMED, by="nobody")),
+    ("nobody beside the actor", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({""}))),
+    ("the actor again, with a space", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({"cat "}))),
+    ("a name with a space before it", about(E.REVOKE, A.PROPOSED, actor=actor(" rev", Role.REVOKER))),
+    ("a name with something invisible", about(E.REVOKE, A.PROPOSED, actor=actor("rev\u200b", Role.REVOKER))),
+    ("a name that is not in NFC", about(E.REVOKE, A.PROPOSED, actor=actor("re\u0301v", Role.REVOKER))),
     ("nobody", about(E.REVOKE, A.PROPOSED, actor=actor("", Role.REVOKER))),
     ("an op_id of another size", about(E.REVOKE, A.PROPOSED, op_id=b"short")),
 ]

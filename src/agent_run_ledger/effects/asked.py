@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -45,7 +46,8 @@ def checked(command: Command) -> Command:
         raise _bad(f"{command.event} was asked with values of other types: {error}") from error
     if held != command:
         raise _bad(f"{command.event} was asked with values that a record does not hold exactly")
-    check_text("a principal", command.actor.principal)
+    for principal in (command.actor.principal, *getattr(command, "people", ()), *getattr(command, "officers", ())):
+        check_principal(principal)
     for name in ("evidence", "fence"):
         evidence: Any = getattr(command, name, None)
         if evidence is None:
@@ -58,6 +60,16 @@ def checked(command: Command) -> Command:
         if not 0 <= getattr(evidence, "mark", 0) <= MAX_MARK:
             raise _bad(f"a mark is from 0 to {MAX_MARK}, not {evidence.mark}")
     return held
+
+
+def check_principal(name: str) -> None:
+    """Misuse("bad_argument") unless there is one way to write this name: it is text in NFC of printable characters.
+
+    No space is at its ends. Else one person could be two of those who have to decide together.
+    """
+    check_text("a principal", name)
+    if name != name.strip() or not name.isprintable() or unicodedata.normalize("NFC", name) != name:
+        raise _bad(f"a principal is printable, in NFC and without spaces at its ends, not {name!r}")
 
 
 def rows_on_record(
