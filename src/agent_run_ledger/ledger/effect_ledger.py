@@ -364,14 +364,14 @@ class EffectLedger:
 
     def inspect(self, key: str) -> list[ActionView]:
         """Return all members of a key, oldest first; the last one is the one that counts."""
-        return [view_of(one.action) for one in self._store.reader().effects.members(key)]
+        return [self._view(one.action) for one in self._store.reader().effects.members(key)]
 
     def get(self, action_id: bytes) -> ActionView:
         """Return one member. Refused("unknown_action")."""
         found = self._store.reader().effects.action(action_id)
         if found is None:
             raise unknown_action(action_id)
-        return view_of(found.action)
+        return self._view(found.action)
 
     def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
         """Return open actions, oldest first, `limit` at a time; `states`: only those in one of them."""
@@ -379,7 +379,7 @@ class EffectLedger:
         reader = self._store.reader().effects
         last = None if after is None else reader.action(after.action_id)
         after_row_id = -1 if last is None else last.row_id
-        return [view_of(one.action) for one in reader.in_states(wanted, after_row_id=after_row_id, limit=limit)]
+        return [self._view(one.action) for one in reader.in_states(wanted, after_row_id=after_row_id, limit=limit)]
 
     def request(self, action_id: bytes) -> bytes:
         """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
@@ -424,6 +424,10 @@ class EffectLedger:
 
     def _asked(self, action_id: bytes, ask: Ask, op_id: bytes | None, *, request: bytes = b"") -> ActionView:
         return self._told(self._engine.ask(action_id, ask, op_id=op_id, request=request))
+
+    def _view(self, row: Action) -> ActionView:
+        """Return a row as it is to be read now."""
+        return view_of(row, now_ms=self._time.sample().wall_ms, bound_ms=self._engine.settings.bound_ms)
 
     def _told(self, answer: Answer) -> ActionView:
         """Return what a transition left, once it may be told."""
