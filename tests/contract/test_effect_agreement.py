@@ -43,15 +43,16 @@ REVOKED: Change = lambda asked: asked.row_with(revoked=True)  # noqa: E731
 EPOCH: Change = lambda asked: asked.ledger_with(epoch=1)  # noqa: E731
 CLAIM: Change = lambda asked: asked.with_(claim_id=b"?")  # noqa: E731
 WORKER: Change = lambda asked: asked.with_(worker="w2")  # noqa: E731
+EVE: Change = lambda asked: asked.with_(actor=actor("eve", Role.EXECUTOR))  # noqa: E731
 CONDITIONS: dict[Event, tuple[Change, ...]] = {
     E.CLAIM: (
         *(REVOKED, EPOCH),
         lambda asked: asked.with_(request_sha256=OTHER_SHA),
-        lambda asked: asked.with_(actor=actor("eve", Role.EXECUTOR)),
+        EVE,
     ),
-    E.PREPARE: (REVOKED, EPOCH, CLAIM, WORKER),
+    E.PREPARE: (REVOKED, EPOCH, CLAIM, WORKER, EVE),
     E.HAND_OUT: (
-        *(REVOKED, EPOCH, CLAIM, WORKER),
+        *(REVOKED, EPOCH, CLAIM, WORKER, EVE),
         lambda asked: asked.ledger_with(opening=b"opening 2"),
         lambda asked: asked.row_with(handed_out=True) if asked.members[-1].prepare_leaf else asked,
     ),
@@ -183,6 +184,7 @@ def test_the_triggers_let_every_arrow_of_the_state_table_pass_and_no_other(old: 
 
 BYPASSED = {
     (E.CLAIM, "wrong_executor"), (E.CLAIM, "digest_mismatch"), (E.CLAIM, "not_yet_valid"), (E.CLAIM, "expired"),
+    (E.PREPARE, "wrong_executor"), (E.HAND_OUT, "wrong_executor"),
     (E.PREPARE, "other_claim"), (E.PREPARE, "other_worker"), (E.PREPARE, "revoked"), (E.PREPARE, "expired"),
     (E.HAND_OUT, "other_claim"), (E.HAND_OUT, "other_worker"), (E.HAND_OUT, "restarted"), (E.HAND_OUT, "revoked"),
     (E.HAND_OUT, "permit_expired"), (E.HAND_OUT, "handed_out"), (E.APPROVE, "expired"), (E.EXPIRE, "window_open"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import LedgerError, Pending, Refused, Unavailable
-from agent_run_ledger.effects import Covers, DoubtBy, DrainKind, Event, Found, Role, Seen, TargetClass
+from agent_run_ledger.effects import DoubtBy, DrainKind, Event, Found, Role, Seen, TargetClass
 from tests.contract.effect_kit import (
     ANN,
     BOUND_MS,
@@ -42,6 +42,8 @@ NOT_YET = {
     (E.HAND_OUT, "old_epoch"),
     (E.OBSERVE, "covers_too_little"),
     (E.EDIT, "id_taken"),
+    (E.OUTCOME, "id_taken"),
+    (E.SUCCESS, "id_taken"),
     (E.SUCCESSOR, "id_taken"),
 }
 
@@ -127,9 +129,7 @@ def by_drain(*steps: str, **changes: Any) -> Callable[[Kit], Asked]:
             elif step == "executor looks":
                 kit.do(E.OBSERVE, view, actor=EXE, evidence=kit.seen(view, observer="exe"))
             else:
-                kit.do(
-                    E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED if step == "executed" else Found.NOTHING)
-                )
+                kit.do(E.OBSERVE, view, evidence=kit.seen(view, Found.UNKNOWN if step == "unknown" else Found.NOTHING))
         given = {name: value(kit, view) if callable(value) else value for name, value in changes.items()}
         return lambda: kit.do(E.NOT_EXECUTED, view, **given)
 
@@ -148,6 +148,52 @@ def contradicts(kit: Kit) -> Asked:
     view = kit.reach(A.UNRESOLVED)
     kit.do(E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED))
     return lambda: kit.do(E.OBSERVE, view)
+
+
+def executed(event: Event, state: A, target: TargetClass) -> Callable[[Kit], Asked]:
+    """Ask although somebody saw the effect."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(state, target)
+        kit.do(E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED))
+        fence = {"fence": kit.fence(view)} if target is F else {}
+        return lambda: kit.do(event, view, **fence)
+
+    return make
+
+
+SEEN_WHERE = [
+    (E.PREPARE, A.CLAIMED, N), (E.HAND_OUT, A.PREPARED, N), (E.NOT_EXECUTED, A.UNRESOLVED, N),
+    (E.NOT_EXECUTED, A.UNRESOLVED, F), (E.CLOSE_UNPREPARED, A.CLAIMED, F),
+]  # fmt: skip
+
+
+def sees(event: Event, **changes: Any) -> Callable[[Kit], Asked]:
+    """A success by a look that has something changed."""
+    own = {"observer": "exe" if event is E.OUTCOME else "cat", **changes}
+    return about(event, A.UNRESOLVED, evidence=lambda kit, view: kit.seen(view, Found.EXECUTED, **own))
+
+
+def looked_at(kit: Kit) -> Asked:
+    """Give up finding out although somebody could look."""
+    view = kit.reach(A.UNRESOLVED)
+    kit.do(E.OBSERVE, view)
+    return lambda: kit.do(E.WRITE_OFF, view)
+
+
+def used(event: Event, target: TargetClass = N, state: A = A.UNRESOLVED) -> Callable[[Kit], Asked]:
+    """Ask with evidence whose id is on record."""
+
+    def make(kit: Kit) -> Asked:
+        view = kit.reach(state, target)
+        evidence_id = kit.id()
+        kit.do(E.OBSERVE, view, evidence=kit.seen(view, evidence_id=evidence_id))
+        if event in (E.NOT_EXECUTED, E.CLOSE_UNPREPARED):
+            return lambda: kit.do(event, view, fence=kit.fence(view, evidence_id=evidence_id))
+        made = kit.drain if event is E.OBSERVE else kit.receipt
+        return lambda: kit.do(event, view, evidence=made(view, evidence_id=evidence_id))
+
+    return make
 
 
 def drained_before(kit: Kit) -> Asked:
@@ -232,12 +278,14 @@ CASES: list[Case] = [
     (E.CLAIM, "digest_mismatch", about(E.CLAIM, A.AVAILABLE, request_sha256=b"?" * 32)),
     (E.CLAIM, "not_yet_valid", early),
     (E.CLAIM, "expired", late(E.CLAIM, A.AVAILABLE, WINDOW_MS)),
+    (E.PREPARE, "wrong_executor", about(E.PREPARE, A.CLAIMED, actor=actor("eve", Role.EXECUTOR))),
     (E.PREPARE, "other_claim", about(E.PREPARE, A.CLAIMED, claim_id=b"?" * 16)),
     (E.PREPARE, "other_worker", about(E.PREPARE, A.CLAIMED, worker="w2")),
     (E.PREPARE, "revoked", revoked(E.PREPARE, A.CLAIMED)),
     (E.PREPARE, "expired", late(E.PREPARE, A.CLAIMED, WINDOW_MS)),
     (E.PREPARE, "permit_too_long", about(E.PREPARE, A.CLAIMED, permit_ms=60_001)),
     (E.PREPARE, "permit_too_long", about(E.PREPARE, A.CLAIMED, permit_ms=0)),
+    (E.HAND_OUT, "wrong_executor", about(E.HAND_OUT, A.PREPARED, actor=actor("eve", Role.EXECUTOR))),
     (E.HAND_OUT, "other_claim", about(E.HAND_OUT, A.PREPARED, claim_id=b"?" * 16)),
     (E.HAND_OUT, "other_worker", about(E.HAND_OUT, A.PREPARED, worker="w2")),
     (E.HAND_OUT, "restarted", restarted),
@@ -246,10 +294,18 @@ CASES: list[Case] = [
     (E.HAND_OUT, "drained", drained_before),
     (E.HAND_OUT, "handed_out", handed_out(N)),
     (E.HAND_OUT, "handed_out", handed_out(V)),
+    (E.OUTCOME, "wrong_executor", about(E.OUTCOME, A.PREPARED, actor=actor("eve", Role.EXECUTOR))),
     (E.OUTCOME, "other_key", lying(E.OUTCOME, A.PREPARED, action_key="refund:18")),
     (E.OUTCOME, "other_receiver", lying(E.OUTCOME, A.PREPARED, receiver="https://eve.example")),
     (E.OUTCOME, "says_no_success", about(E.OUTCOME, A.PREPARED, evidence=lambda kit, view: kit.seen(view))),
     (E.OUTCOME, "says_no_success", about(E.OUTCOME, A.PREPARED, evidence=lambda kit, view: kit.fence(view))),
+    *(
+        (event, code, sees(event, **changes))
+        for event in (E.OUTCOME, E.SUCCESS)
+        for code, changes in (("other_observer", {"observer": "nobody"}), ("other_epoch", {"epoch": 77}))
+    ),
+    (E.OUTCOME, "evidence_used", used(E.OUTCOME)),
+    (E.SUCCESS, "evidence_used", used(E.SUCCESS)),
     (E.SUCCESS, "reconciler_is_executor", about(E.SUCCESS, A.UNRESOLVED, actor=RECONCILING_EXE)),
     (E.SUCCESS, "other_key", lying(E.SUCCESS, A.UNRESOLVED, action_key="refund:18")),
     (E.SUCCESS, "other_receiver", lying(E.SUCCESS, A.UNRESOLVED, receiver="https://eve.example")),
@@ -262,6 +318,8 @@ CASES: list[Case] = [
     (E.OBSERVE, "other_key", looks(action_key="refund:18")),
     (E.OBSERVE, "other_observer", looks(observer="eve")),
     (E.OBSERVE, "other_epoch", looks(epoch=1)),
+    (E.OBSERVE, "evidence_used", used(E.OBSERVE)),
+    (E.OBSERVE, "other_drain", looks(after=b"a drain to come.")),
     (E.OBSERVE, "contradicted", contradicts),
     (E.OBSERVE, "nothing_to_drain", drains(A.CLAIMED, N)),
     (E.OBSERVE, "fence_instead", drains(A.PREPARED, F)),
@@ -288,15 +346,18 @@ CASES: list[Case] = [
     (E.NOT_EXECUTED, "fence_of_other_epoch", fenced(E.NOT_EXECUTED, epoch=1)),
     (E.NOT_EXECUTED, "receiver_executed", fenced(E.NOT_EXECUTED, F, Found.EXECUTED)),
     (E.NOT_EXECUTED, "outcome_unknown", fenced(E.NOT_EXECUTED, F, Found.UNKNOWN)),
+    (E.NOT_EXECUTED, "evidence_used", used(E.NOT_EXECUTED, F)),
     (E.NOT_EXECUTED, "mark_below", fenced(E.NOT_EXECUTED, mark=0)),
     (E.NOT_EXECUTED, "no_drain", by_drain()),
     (E.NOT_EXECUTED, "no_drain", fenced(E.NOT_EXECUTED, F_MINUS, Found.UNKNOWN)),
     (E.NOT_EXECUTED, "no_observation", by_drain("drain")),
-    (E.NOT_EXECUTED, "no_observation", by_drain("drain", "executed")),
+    (E.NOT_EXECUTED, "no_observation", by_drain("drain", "unknown")),
+    *((event, "seen_executed", executed(event, state, target)) for event, state, target in SEEN_WHERE),
     (E.NOT_EXECUTED, "observation_before_drain", by_drain("look", "drain")),
     (E.NOT_EXECUTED, "executors_word", by_drain("drain", "executor looks")),
     (E.WRITE_OFF, "reconciler_is_executor", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({"exe", "dan"}))),
     (E.WRITE_OFF, "few_people", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({"cat"}))),
+    (E.WRITE_OFF, "observable", looked_at),
     (E.WRITE_OFF, "observable", about(E.WRITE_OFF, A.UNRESOLVED, nobody_can_observe=False)),
     (E.CLOSE_UNPREPARED, "reconciler_is_executor", about(E.CLOSE_UNPREPARED, A.CLAIMED, F, actor=RECONCILING_EXE)),
     (E.CLOSE_UNPREPARED, "prepared_before", about(E.CLOSE_UNPREPARED, A.UNRESOLVED, F)),
@@ -308,6 +369,7 @@ CASES: list[Case] = [
     (E.CLOSE_UNPREPARED, "fence_of_other_epoch", fenced(E.CLOSE_UNPREPARED, epoch=1)),
     (E.CLOSE_UNPREPARED, "receiver_executed", fenced(E.CLOSE_UNPREPARED, F, Found.EXECUTED)),
     (E.CLOSE_UNPREPARED, "outcome_unknown", fenced(E.CLOSE_UNPREPARED, F_MINUS, Found.UNKNOWN)),
+    (E.CLOSE_UNPREPARED, "evidence_used", used(E.CLOSE_UNPREPARED, F, A.CLAIMED)),
     (E.CLOSE_UNPREPARED, "mark_below", fenced(E.CLOSE_UNPREPARED, mark=0)),
 ]  # fmt: skip
 
@@ -403,56 +465,6 @@ def test_a_successor_waits_until_the_witness_has_seen_the_close() -> None:
         assert kit.do(E.SUCCESSOR, view).state is A.PROPOSED
 
 
-BAD_ARGUMENTS: list[tuple[str, Callable[[Kit], Asked]]] = [
-    ("text for bytes", about(E.CLAIM, A.AVAILABLE, claim_key="k" * 16)),
-    ("hex for bytes", about(E.CLAIM, A.AVAILABLE, request_sha256="ab" * 32)),
-    ("a list of people", about(E.WRITE_OFF, A.UNRESOLVED, people=["dan"])),
-    ("a float", about(E.PREPARE, A.CLAIMED, permit_ms=1.5)),
-    ("a truth for a number", about(E.PREPARE, A.CLAIMED, permit_ms=True)),
-    ("half a character", looks(observer="\ud800")),
-    ("a number beyond 2**53", lying(E.SUCCESS, A.UNRESOLVED, generation=1 << 53)),
-    ("a short evidence id", looks(evidence_id=b"15 bytes in all")),
-    ("a long evidence id", looks(evidence_id=bytes(65))),
-    ("a short id of a fence", fenced(E.NOT_EXECUTED, evidence_id=b"15 bytes in all")),
-    ("generation 0", lying(E.SUCCESS, A.UNRESOLVED, generation=0)),
-    ("no approval at all", about(E.APPROVE, A.PROPOSED, approval=None)),
-    ("no evidence at all", about(E.OUTCOME, A.PREPARED, evidence=None)),
-    ("another doubt", about(E.DOUBT, A.CLAIMED, by="nobody")),
-    ("nobody", about(E.REVOKE, A.PROPOSED, actor=actor("", Role.REVOKER))),
-    ("an op_id of another size", about(E.REVOKE, A.PROPOSED, op_id=b"short")),
-]
-
-
-@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in BAD_ARGUMENTS])
-def test_what_a_record_could_not_hold_is_misuse(make: Callable[[Kit], Asked]) -> None:
-    with effects() as kit:
-        error = kit.refused(make(kit))
-        assert (error.exit_code, error.code) in {(2, "bad_argument"), (2, "bad_intent"), (2, "bad_op_id")}
-
-
-WORDS: list[tuple[str, str, Callable[[Kit], Asked]]] = [
-    ("a worker's doubt", "neighbours_claim", about(E.DOUBT, A.CLAIMED, actor=EXE, by="worker", worker="w2")),
-    ("an operator's doubt", "not_operator", about(E.DOUBT, A.CLAIMED, actor=EXE, by="operator")),
-    ("a clock's doubt", "too_early", about(E.DOUBT, A.CLAIMED, by="expiry")),
-    ("a timer", "no_timer", about(E.OBSERVE, A.PREPARED, evidence=lambda k, v: k.drain(v, "expiry"))),
-    ("an execution", "receiver_executed", fenced(E.NOT_EXECUTED, F, "executed")),  # type: ignore[arg-type]
-]
-
-
-@pytest.mark.parametrize(("code", "make"), [pytest.param(code, make, id=name) for name, code, make in WORDS])
-def test_a_word_in_the_place_of_an_enum_is_that_one(code: str, make: Callable[[Kit], Asked]) -> None:
-    with effects() as kit:
-        assert kit.refused(make(kit)).code == code
-
-
-def test_evidence_ids_of_the_smallest_and_the_largest_size_are_kept() -> None:
-    with effects() as kit:
-        view = kit.reach(A.UNRESOLVED)
-        for size in (16, 64):
-            view = kit.do(E.OBSERVE, view, evidence=kit.seen(view, evidence_id=bytes([size]) * size))
-        assert [len(one) for one in view.evidence] == [16, 64]
-
-
 def test_an_approval_counts_once() -> None:
     with effects() as kit:
         first, second = kit.propose(key="k1"), kit.propose(key="k2")
@@ -462,34 +474,3 @@ def test_an_approval_counts_once() -> None:
         error = kit.refused(lambda: kit.do(E.APPROVE, second, approval=again))
         assert (type(error), error.code) == (Refused, "approval_used")
         assert used.approval_id.hex() in error.message
-
-
-# The other side of each edge that a clock draws: a millisecond further and it happens.
-EDGES: list[tuple[str, Callable[[Kit], Asked]]] = [
-    ("approve", late(E.APPROVE, A.PROPOSED, WINDOW_MS - 1)),
-    ("claim", late(E.CLAIM, A.AVAILABLE, WINDOW_MS - 1)),
-    ("prepare", late(E.PREPARE, A.CLAIMED, WINDOW_MS - 1)),
-    ("permit", about(E.PREPARE, A.CLAIMED, permit_ms=60_000)),
-    ("shortest permit", about(E.PREPARE, A.CLAIMED, permit_ms=1)),
-    ("hand out", late(E.HAND_OUT, A.PREPARED, PERMIT_MS - 1)),
-    ("expire", late(E.EXPIRE, A.PROPOSED, WINDOW_MS)),
-    ("doubt prepared", late(E.DOUBT, A.PREPARED, PERMIT_MS + BOUND_MS, by=DoubtBy.EXPIRY)),
-    ("doubt claimed", late(E.DOUBT, A.CLAIMED, WINDOW_MS + BOUND_MS, by=DoubtBy.EXPIRY)),
-    ("own doubt", about(E.DOUBT, A.CLAIMED, actor=EXE, by=DoubtBy.WORKER, worker="w1")),
-    ("drain", late(E.OBSERVE, A.PREPARED, PERMIT_MS + BOUND_MS, V, evidence=EARLY_TIMER)),
-    ("dead worker", drains(A.PREPARED, N, DEAD, covers=Covers.WORKER)),
-    ("fence", fenced(E.NOT_EXECUTED)),
-    ("fence of f minus", fenced(E.NOT_EXECUTED, F_MINUS)),
-    ("close by fence", fenced(E.CLOSE_UNPREPARED)),
-    ("success by fence", about(E.SUCCESS, A.UNRESOLVED, F, evidence=lambda k, v: k.fence(v, Found.EXECUTED))),
-    ("success by look", about(E.SUCCESS, A.UNRESOLVED, evidence=lambda k, v: k.seen(v, Found.EXECUTED))),
-]
-
-
-@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in EDGES])
-def test_on_the_other_side_of_each_edge_it_happens(make: Callable[[Kit], Asked]) -> None:
-    with effects() as kit:
-        asked = make(kit)
-        size = kit.ledger._store.reader().head().size
-        asked()
-        assert kit.ledger._store.reader().head().size == size + 1

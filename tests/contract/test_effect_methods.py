@@ -275,3 +275,15 @@ def test_a_worker_is_named_in_text(kit: Kit, worker: object) -> None:
     view = kit.reach(A.AVAILABLE)
     error = kit.refused(lambda: kit.do(E.CLAIM, view, worker=worker))
     assert (type(error), error.code) == (Misuse, "bad_intent")
+
+
+def test_what_is_prepared_is_shown_in_doubt_from_the_end_of_its_permit_by_every_clock() -> None:
+    with effects() as kit:
+        view = kit.reach(A.PREPARED)
+        over_ms = kit.now() + PERMIT_MS + BOUND_MS
+        kit.ticks.tick(PERMIT_MS + BOUND_MS - 1)
+        assert kit.look(view).status == "prepared (not handed out)"
+        kit.ticks.tick(1)
+        shown = [kit.look(view), *kit.ledger.inspect(view.action_key), *kit.ledger.inbox()]
+        assert [one.status for one in shown] == [f"prepared (in doubt since {over_ms})"] * 3
+        assert kit.look(kit.move(E.REVOKE, view)).status == f"prepared (in doubt since {over_ms}), revoked"

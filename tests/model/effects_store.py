@@ -27,6 +27,7 @@ from agent_run_ledger.kernel.effects.commands import (
     Propose,
     Reject,
     Revoke,
+    Success,
     Successor,
     WriteOff,
 )
@@ -252,9 +253,17 @@ def _observe(ledger: Standing, rows: Members, terms: Terms, found: Found) -> Com
     return Observe(actor=RECONCILER, now=NOW, action_id=_newest(rows), evidence=seen)
 
 
+def _observe_ahead(ledger: Standing, rows: Members, terms: Terms) -> Command | None:
+    """A look that names the drain of this epoch before it is on record."""
+    if rows and rows[-1].drain is not None and rows[-1].drain.epoch == ledger.epoch:
+        return None
+    seen = replace(_observation(ledger, rows, Found.NOTHING), after=b"drain-%d" % ledger.epoch)
+    return Observe(actor=RECONCILER, now=NOW, action_id=_newest(rows), evidence=seen)
+
+
 def _seen_executed(ledger: Standing, rows: Members, terms: Terms) -> Command | None:
     seen = _observation(ledger, rows, Found.EXECUTED)
-    return Outcome(actor=EXECUTOR, now=NOW, action_id=_newest(rows), evidence=seen)
+    return Success(actor=RECONCILER, now=NOW, action_id=_newest(rows), evidence=seen)
 
 
 def _receipt(ledger: Standing, rows: Members, terms: Terms, generation: int) -> Command | None:
@@ -320,6 +329,7 @@ QUESTIONS: dict[str, Callable[..., Command | None]] = {
     "doubt": lambda g, m, t: Doubt(actor=OPERATOR, now=NOW, action_id=_newest(m), by=DoubtBy.OPERATOR),
     "drain": _drain,
     "observe": _observe,
+    "observe ahead": _observe_ahead,
     "observed success": _seen_executed,
     "receipt": _receipt,
     "not executed": lambda g, m, t: NotExecuted(actor=RECONCILER, now=NOW, action_id=_newest(m)),

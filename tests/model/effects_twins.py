@@ -163,6 +163,11 @@ TWINS = (
         patch=without(Event.NOT_EXECUTED, "observation_before_drain"),
     ),
     Twin(
+        name="the caller names a drain that is not on record",
+        refuted=("N", "V", "F-"),
+        patch=without(Event.OBSERVE, "other_drain"),
+    ),
+    Twin(
         name="F-minus is drained and not asked",
         refuted=("F-",),
         patch=without(Event.NOT_EXECUTED, "not_asked"),

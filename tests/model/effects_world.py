@@ -210,7 +210,9 @@ class Search:
         if setting.observer:
             found = Found.EXECUTED if seen.effects else Found.NOTHING
             yield from self._asked(world, f"observe {found}", "observe", found)
-            if seen.effects:
+            if not seen.effects:
+                yield from self._asked(world, "observe before the drain that it names", "observe ahead")
+            else:
                 yield from self._asked(world, "observed success", "observed success")
         if self.fences:
             for generation in seen.executed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -19,6 +20,10 @@ from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.ports.effects import StoredCorrection, StoredTransition
 
 MIN_EVIDENCE_ID, MAX_EVIDENCE_ID = 16, 64
+MAX_MARK = 1 << 31
+"""The highest mark that a receiver's answer may set: a key has room above it for every later claim."""
+MAX_GENERATION = 1 << 32
+"""The highest generation that evidence may name: above every mark, and every claim above that."""
 
 _DRAWN: Final[Mapping[Event, tuple[str, ...]]] = {
     Event.PROPOSE: ("action_id",),
@@ -43,8 +48,9 @@ def checked(command: Command) -> Command:
         raise _bad(f"{command.event} was asked with values of other types: {error}") from error
     if held != command:
         raise _bad(f"{command.event} was asked with values that a record does not hold exactly")
-    check_text("a principal", command.actor.principal)
     check_sizes(held)
+    for principal in (command.actor.principal, *getattr(command, "people", ()), *getattr(command, "officers", ())):
+        check_principal(principal)
     for name in ("evidence", "fence"):
         evidence: Any = getattr(command, name, None)
         if evidence is None:
@@ -52,9 +58,21 @@ def checked(command: Command) -> Command:
         if not MIN_EVIDENCE_ID <= len(evidence.evidence_id) <= MAX_EVIDENCE_ID:
             raise _bad(f"an evidence_id has {MIN_EVIDENCE_ID} to {MAX_EVIDENCE_ID} bytes, none twice")
         generation = getattr(evidence, "generation", None)
-        if generation is not None and generation < 1:
-            raise _bad(f"a generation is at least 1, not {generation}")
+        if generation is not None and not 1 <= generation <= MAX_GENERATION:
+            raise _bad(f"a generation is from 1 to {MAX_GENERATION}, not {generation}")
+        if not 0 <= getattr(evidence, "mark", 0) <= MAX_MARK:
+            raise _bad(f"a mark is from 0 to {MAX_MARK}, not {evidence.mark}")
     return held
+
+
+def check_principal(name: str) -> None:
+    """Misuse("bad_argument") unless there is one way to write this name: it is text in NFC of printable characters.
+
+    No space is at its ends. Else one person could be two of those who have to decide together.
+    """
+    check_text("a principal", name)
+    if name != name.strip() or not name.isprintable() or unicodedata.normalize("NFC", name) != name:
+        raise _bad(f"a principal is printable, in NFC and without spaces at its ends, not {name!r}")
 
 
 def rows_on_record(

@@ -61,6 +61,10 @@ _HINTS: Final[dict[str, str]] = {
     "approver_is_requester": "another person approves",
     "approver_is_executor": "another person approves",
     "same_principal": "another person approves",
+    "seen_executed": "record it with `reconcile_success`",
+    "evidence_used": "each piece of evidence has an id of its own and is recorded once",
+    "other_drain": "record the drain first, then look, and name the drain that was on record",
+    "wrong_executor": "the executor that people approved asks; a reconciler can record evidence",
     "other_worker": "after a restart a worker is another one: record the doubt",
 }
 

@@ -98,14 +98,17 @@ def unprotected(witness: WitnessPolicy) -> tuple[str, ...]:
     return (UNWITNESSED,) if witness is WitnessPolicy.NONE else ()
 
 
-def view_of(action: Action, witness: WitnessPolicy) -> ActionView:
-    """Return an action as people see it, in a ledger with this witness."""
+def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None, bound_ms: int = 0) -> ActionView:
+    """Return an action as people see it in a ledger with this witness.
+
+    At `now_ms` by a clock that may be `bound_ms` off; see `status_words`.
+    """
     terms = action.terms
     return ActionView(
         action_key=action.action_key,
         action_id=action.action_id,
         state=action.state,
-        status=status_words(action),
+        status=status_words(action, now_ms=now_ms, bound_ms=bound_ms),
         guarantee=CLASS_WORDS[terms.target_class],
         epoch=action.epoch,
         generation=action.generation,
@@ -145,13 +148,21 @@ def ledger_view(ledger: Standing, counts: Mapping[ActionState, int]) -> LedgerVi
     )
 
 
-def status_words(action: Action) -> str:
-    """Return the state in words: with the doubt, the approvals that are missing, and a revocation."""
+def status_words(action: Action, *, now_ms: int | None = None, bound_ms: int = 0) -> str:
+    """Return the state in words: with the doubt, the approvals that are missing, and a revocation.
+
+    What is prepared is in doubt from the end of its permit by every clock on, also where nobody recorded that. Without
+    `now_ms` the words are those of the moment at which it came into its state.
+    """
     state, words = action.state, str(action.state)
     if state is ActionState.PROPOSED:
         words += f" (authorization: not_established, {len(action.approvals)} of {action.terms.approvals_needed})"
     elif state is ActionState.UNRESOLVED:
         words += f" (in doubt since {action.in_doubt_since_ms})"
     elif state is ActionState.PREPARED:
-        words += " (handed out)" if action.handed_out else " (not handed out)"
+        over_ms = (action.permit_expires_ms or 0) + bound_ms
+        if now_ms is not None and now_ms >= over_ms:
+            words += f" (in doubt since {over_ms})"
+        else:
+            words += " (handed out)" if action.handed_out else " (not handed out)"
     return f"{words}, revoked" if action.revoked and state is not ActionState.REVOKED else words

@@ -14,7 +14,7 @@ from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
 from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.errors import Pending, Refused, Tampered
+from agent_run_ledger.errors import Pending, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.effects import Action, ActionState, Standing, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
 from agent_run_ledger.kernel.effects.clock import CorrectClock
@@ -462,7 +462,12 @@ class EffectLedger:
         return last >= 0 and self._witnessing.covers(last >> 16)
 
     def _view(self, row: Action) -> ActionView:
-        return view_of(row, self._witnessing.policy)
+        """Return a row as it is to be read now; what landed is told also where the clock cannot be read any more."""
+        try:
+            now_ms = self._time.sample().wall_ms
+        except Unavailable:
+            now_ms = None
+        return view_of(row, self._witnessing.policy, now_ms=now_ms, bound_ms=self._engine.settings.bound_ms)
 
     def _standing(self) -> Standing:
         """Return where the ledger stands, without waiting for who writes."""

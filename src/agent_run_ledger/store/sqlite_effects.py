@@ -153,9 +153,10 @@ class SqliteEffects:
             return "claim_action", claim + asked
         if isinstance(command, Prepare):
             permit: Row = (row.opening, row.prepared_ms, row.permit_expires_ms, at_ms, which)
-            return "prepare_action", (*permit, *_held_by(command), epoch, now.earliest_ms, now.latest_ms)
+            asked = (epoch, now.earliest_ms, now.latest_ms, command.actor.principal)
+            return "prepare_action", (*permit, *_held_by(command), *asked)
         if isinstance(command, HandOut):
-            opened: Row = (transition.ledger.opening, epoch, now.latest_ms, now.latest_ms)
+            opened: Row = (transition.ledger.opening, epoch, now.latest_ms, now.latest_ms, command.actor.principal)
             return "hand_out_action", (at_ms, which, *_held_by(command), *opened)
         if isinstance(command, Approve):
             return "approve_action", (row.state.value, at_ms, which, epoch, now.latest_ms)

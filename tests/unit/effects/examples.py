@@ -148,7 +148,7 @@ def _command(event: Event, ledger: Standing, action: Action) -> Command:
         Event.OUTCOME: lambda: ask.Outcome(actor=executor, **about, evidence=RECEIPT),
         Event.SUCCESS: lambda: ask.Success(actor=reconciler, **about, evidence=RECEIPT),
         Event.DOUBT: lambda: ask.Doubt(actor=operator, **about, by=DoubtBy.OPERATOR),
-        Event.OBSERVE: lambda: ask.Observe(actor=reconciler, **about, evidence=SEEN),
+        Event.OBSERVE: lambda: ask.Observe(actor=reconciler, **about, evidence=replace(SEEN, after=None)),
         Event.NOT_EXECUTED: lambda: ask.NotExecuted(actor=reconciler, **about),
         Event.WRITE_OFF: lambda: ask.WriteOff(
             actor=reconciler, **about, nobody_can_observe=True, people=frozenset({"dan"})

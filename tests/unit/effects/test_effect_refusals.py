@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from agent_run_ledger.kernel.effects import Event, LedgerState, Now, Rejected, R
 from agent_run_ledger.kernel.effects.commands import DoubtBy
 from agent_run_ledger.kernel.effects.evidence import Covers, Found
 from agent_run_ledger.kernel.effects.reducer import GUARDS
+from agent_run_ledger.kernel.effects.settling import rebuilt_id
 from tests.unit.effects.examples import (
     ANN,
     APPROVAL,
@@ -21,11 +23,13 @@ from tests.unit.effects.examples import (
     END_MS,
     EXE,
     FENCE,
+    KEY,
     MAX_MS,
     MS,
     OTHER_SHA,
     OTHER_TERMS,
     PERMIT_END_MS,
+    RECEIPT,
     SEEN,
     SEEN_EXECUTED,
     TERMS,
@@ -37,6 +41,7 @@ from tests.unit.effects.examples import (
     drain,
     example,
     fencing,
+    row,
 )
 
 E = Event
@@ -63,7 +68,8 @@ def approved_by(principal: str) -> Asked:
 
 def seen(event: Event, **changes: object) -> Asked:
     """A success by an observation."""
-    return example(event).with_(evidence=replace(SEEN_EXECUTED, **changes))
+    asked = example(event)
+    return asked.with_(evidence=replace(SEEN_EXECUTED, **{"observer": asked.command.actor.principal, **changes}))
 
 
 def terms_of_new(event: Event) -> list[Refusal]:
@@ -86,6 +92,7 @@ def fence_refusals(event: Event) -> list[Refusal]:
         (event, "receiver_executed", lambda: fencing(event).part("fence", found=Found.EXECUTED)),
         (event, "outcome_unknown", lambda: fencing(event).part("fence", found=Found.UNKNOWN)),
         (event, "mark_below", lambda: fencing(event).part("fence", mark=0)),
+        (event, "evidence_used", lambda: fencing(event).row_with(evidence=(FENCE.evidence_id,))),
     ]
 
 
@@ -96,6 +103,14 @@ def success_refusals(event: Event) -> list[Refusal]:
         (event, "other_receiver", lambda: example(event).part("evidence", receiver="https://pay.test")),
         (event, "says_no_success", lambda: seen(event, found=Found.NOTHING)),
         (event, "says_no_success", lambda: example(event).with_(evidence=FENCE)),
+        (event, "other_observer", lambda: seen(event, observer="nobody")),
+        (event, "other_observer", lambda: seen(event, observer="nobody").row_with(observation=SEEN_EXECUTED)),
+        (event, "other_epoch", lambda: seen(event, epoch=77)),
+        (event, "other_epoch", lambda: on_record(seen(event), epoch=1)),
+        (event, "id_taken", lambda: lost(event, rebuilt_id(KEY, RECEIPT.evidence_id))),
+        (event, "evidence_used", lambda: example(event).row_with(evidence=(RECEIPT.evidence_id,))),
+        (event, "evidence_used", lambda: seen(event).row_with(evidence=(SEEN.evidence_id,), observation=SEEN)),
+        (event, "evidence_used", lambda: after_older(example(event), RECEIPT.evidence_id)),
     ]
 
 
@@ -153,7 +168,10 @@ REFUSALS: list[Refusal] = [
     (E.SUCCESSOR, "close_not_cosigned", lambda: example(E.SUCCESSOR).ledger_with(witness=WitnessPolicy.FILE)),
     (E.EXPIRE, "clock_untrusted", lambda: example(E.EXPIRE).ledger_with(state=LedgerState.TIME_UNTRUSTED)),
     (E.EXPIRE, "window_open", lambda: at(example(E.EXPIRE), END_MS - 1)),
-    (E.CLAIM, "wrong_executor", lambda: example(E.CLAIM).with_(actor=actor("eve", Role.EXECUTOR))),
+    *(
+        (event, "wrong_executor", lambda event=event: example(event).with_(actor=actor("eve", Role.EXECUTOR)))
+        for event in (E.CLAIM, E.PREPARE, E.HAND_OUT, E.OUTCOME)
+    ),
     (E.CLAIM, "digest_mismatch", lambda: example(E.CLAIM).with_(request_sha256=OTHER_SHA)),
     (E.CLAIM, "few_approvals", lambda: example(E.CLAIM).row_with(approvals=())),
     (E.CLAIM, "few_approvals", lambda: example(E.CLAIM).row_with(approvals=(replace(APPROVAL, epoch=1),))),
@@ -193,6 +211,15 @@ REFUSALS: list[Refusal] = [
     (E.OBSERVE, "other_key", lambda: drain().part("evidence", action_key="refund:18")),
     (E.OBSERVE, "other_observer", lambda: example(E.OBSERVE).part("evidence", observer="eve")),
     (E.OBSERVE, "other_epoch", lambda: example(E.OBSERVE).part("evidence", epoch=1)),
+    (E.OBSERVE, "evidence_used", lambda: example(E.OBSERVE).row_with(evidence=(SEEN.evidence_id,))),
+    (E.OBSERVE, "evidence_used", lambda: drain().row_with(evidence=(DRAIN.evidence_id,), drain=DRAIN)),
+    (E.OBSERVE, "evidence_used", lambda: after_older(drain(), DRAIN.evidence_id)),
+    (E.OBSERVE, "other_drain", lambda: example(E.OBSERVE).with_(evidence=SEEN)),
+    (
+        E.OBSERVE,
+        "other_drain",
+        lambda: example(E.OBSERVE).with_(evidence=SEEN).row_with(drain=replace(DRAIN, evidence_id=b"another")),
+    ),
     (E.OBSERVE, "contradicted", lambda: example(E.OBSERVE).row_with(observation=SEEN_EXECUTED)),
     (E.OBSERVE, "nothing_to_drain", lambda: example(E.OBSERVE, A.CLAIMED).with_(evidence=DRAIN)),
     (E.OBSERVE, "fence_instead", lambda: drain().terms_with(target_class=F)),
@@ -227,7 +254,11 @@ REFUSALS: list[Refusal] = [
     (E.NOT_EXECUTED, "no_drain", lambda: unknown().row_with(drain=None)),
     (E.NOT_EXECUTED, "no_drain", lambda: example(E.NOT_EXECUTED).row_with(drain=replace(DRAIN, epoch=1))),
     (E.NOT_EXECUTED, "no_observation", lambda: example(E.NOT_EXECUTED).row_with(observation=None)),
-    (E.NOT_EXECUTED, "no_observation", lambda: example(E.NOT_EXECUTED).row_with(observation=SEEN_EXECUTED)),
+    (
+        E.NOT_EXECUTED,
+        "no_observation",
+        lambda: example(E.NOT_EXECUTED).row_with(observation=replace(SEEN, found=Found.UNKNOWN)),
+    ),
     (E.NOT_EXECUTED, "no_observation", lambda: example(E.NOT_EXECUTED).row_with(observation=replace(SEEN, epoch=1))),
     (
         E.NOT_EXECUTED,
@@ -238,6 +269,13 @@ REFUSALS: list[Refusal] = [
     (E.WRITE_OFF, "reconciler_is_executor", lambda: example(E.WRITE_OFF).with_(people=frozenset({EXE, BOB}))),
     (E.WRITE_OFF, "few_people", lambda: example(E.WRITE_OFF).with_(people=frozenset())),
     (E.WRITE_OFF, "observable", lambda: example(E.WRITE_OFF).with_(nobody_can_observe=False)),
+    (E.WRITE_OFF, "observable", lambda: example(E.WRITE_OFF).row_with(observation=SEEN)),
+    *(
+        (event, "seen_executed", lambda event=event: example(event).row_with(observation=SEEN_EXECUTED))
+        for event in (E.PREPARE, E.HAND_OUT, E.NOT_EXECUTED, E.CLOSE_UNPREPARED)
+    ),
+    (E.NOT_EXECUTED, "seen_executed", lambda: fencing(E.NOT_EXECUTED).row_with(observation=SEEN_EXECUTED)),
+    (E.NOT_EXECUTED, "seen_executed", lambda: after_older(example(E.NOT_EXECUTED), b"x", observation=SEEN_EXECUTED)),
     (
         E.CLOSE_UNPREPARED,
         "reconciler_is_executor",
@@ -271,6 +309,23 @@ def taken(event: Event) -> Asked:
 def timed(**changes: object) -> Asked:
     """A decision that rests on a timer's drain, in a ledger with changes."""
     return example(E.NOT_EXECUTED).row_with(drain=TIMER).ledger_with(**changes)
+
+
+def on_record(asked: Asked, **changes: Any) -> Asked:
+    """The same with the evidence on record, and then a changed ledger."""
+    return asked.row_with(observation=asked.command.evidence).ledger_with(**changes)
+
+
+def lost(event: Event, action_id: bytes) -> Asked:
+    """A receipt of a lost member, where an older one has this id."""
+    asked = after_older(example(event).part("evidence", generation=7), b"x")
+    return replace(asked, members=(replace(asked.members[0], action_id=action_id, generation=None), asked.members[1]))
+
+
+def after_older(asked: Asked, evidence_id: bytes, **changes: Any) -> Asked:
+    """The same, where an older member of the key has evidence with this id."""
+    older = replace(row(A.SUPERSEDED), action_id=b"older", evidence=(evidence_id,), **changes)
+    return replace(asked, members=(older, *asked.members))
 
 
 def lost_permit() -> Asked:
@@ -352,6 +407,11 @@ EDGES = [
     ("fence-close", lambda: fencing(E.CLOSE_UNPREPARED).ledger_with(witness=WitnessPolicy.NONE)),
     ("fence-higher", lambda: fencing(E.NOT_EXECUTED).part("fence", mark=7)),
     ("unknown-drained-seen", unknown),
+    ("look-after-drain", lambda: example(E.OBSERVE).with_(evidence=SEEN).row_with(drain=DRAIN)),
+    ("success-by-what-was-seen", lambda: seen(E.SUCCESS).row_with(observation=SEEN_EXECUTED, evidence=(b"seen",))),
+    ("outcome-by-own-look", lambda: seen(E.OUTCOME)),
+    ("success-by-the-executors-look", lambda: on_record(seen(E.SUCCESS, observer=EXE))),
+    ("lost-with-another-id", lambda: lost(E.SUCCESS, RECEIPT.evidence_id[:16])),
     ("two-people", lambda: example(E.NOT_EXECUTED).ledger_with(people_for_not_executed=2).with_(people=frozenset("d"))),
     ("cosigned", lambda: example(E.SUCCESSOR).ledger_with(witness=WitnessPolicy.FILE).with_(cosigned=True)),
     ("never-claimed", lambda: example(E.SUCCESSOR, A.EXPIRED).ledger_with(witness=WitnessPolicy.FILE)),

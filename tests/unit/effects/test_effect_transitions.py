@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import pytest
 
-from agent_run_ledger.kernel.effects import Event, LedgerState, Now, Recorded, Rejected, TargetClass, WitnessPolicy
+from agent_run_ledger.kernel.effects import (
+    Event,
+    LedgerState,
+    Now,
+    Recorded,
+    Rejected,
+    Role,
+    TargetClass,
+    WitnessPolicy,
+)
 from agent_run_ledger.kernel.effects.evidence import Found
 from tests.unit.effects.examples import (
     DRAIN,
@@ -26,6 +36,7 @@ from tests.unit.effects.examples import (
     WITNESSED,
     A,
     Asked,
+    actor,
     example,
     fencing,
     row,
@@ -47,7 +58,9 @@ def test_the_same_claim_of_the_same_worker_is_the_record_and_never_a_second_gran
     for state in (A.CLAIMED, A.PREPARED, A.UNRESOLVED, A.SUCCEEDED):
         asked = example(Event.CLAIM, state).with_(claim_key=b"claim key")
         assert asked.decided() == Recorded(asked.members[-1])
-        for other in (asked.with_(worker="w2"), asked.with_(claim_key=b"other")):
+        eve = asked.with_(actor=actor("eve", Role.EXECUTOR))
+        others = (asked.with_(worker="w2"), asked.with_(claim_key=b"other"), asked.with_(request_sha256=OTHER_SHA), eve)
+        for other in others:
             refused = other.decided()
             assert isinstance(refused, Rejected)
             assert refused.code == state
@@ -66,6 +79,7 @@ def test_a_repeated_prepare_is_the_record() -> None:
     assert asked.decided() == Recorded(asked.members[-1])
     assert isinstance(asked.with_(worker="w2").decided(), Rejected)
     assert isinstance(asked.with_(claim_id=b"?").decided(), Rejected)
+    assert isinstance(asked.with_(actor=actor("eve", Role.EXECUTOR)).decided(), Rejected)
 
 
 @pytest.mark.parametrize("target", TargetClass)
@@ -131,6 +145,8 @@ def test_evidence_of_a_lost_member_rebuilds_that_one_and_supersedes_this_one(gen
     assert (decision.old, decision.new, old.state) == (A.UNRESOLVED, A.SUPERSEDED, A.SUPERSEDED)
     assert (rebuilt.state, rebuilt.generation, rebuilt.terms.request_sha256) == (A.SUCCEEDED, generation, sha)
     assert (rebuilt.rebuilt, rebuilt.replaces) == (True, old.action_id)
+    said = b"agent-run-ledger/rebuilt-member/v1\nrefund:17\0receipt of sixteen bytes"
+    assert rebuilt.action_id == hashlib.sha256(said).digest()[:16]
     assert old.generation != rebuilt.generation
 
 
@@ -156,11 +172,17 @@ def test_a_fence_is_kept_with_its_mark_and_its_evidence() -> None:
 
 
 def test_evidence_is_kept_in_the_row_and_decides_nothing() -> None:
-    for evidence in (SEEN, DRAIN):
+    for evidence in (replace(SEEN, after=None), DRAIN):
         (changed,) = example(Event.OBSERVE).with_(evidence=evidence).accepted().rows
         assert changed.state is A.PREPARED
         assert changed.evidence == (evidence.evidence_id,)
         assert evidence in (changed.observation, changed.drain)
+
+
+def test_a_success_by_the_observation_on_record_keeps_its_id_once() -> None:
+    asked = example(Event.SUCCESS).row_with(observation=SEEN_EXECUTED, evidence=(SEEN_EXECUTED.evidence_id,))
+    (closed,) = asked.with_(evidence=SEEN_EXECUTED).accepted().rows
+    assert (closed.state, closed.evidence) == (A.SUCCEEDED, (SEEN_EXECUTED.evidence_id,))
 
 
 def test_a_revocation_marks_what_was_claimed_and_closes_what_was_not() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from agent_run_ledger.kernel.effects.action import highest_mark
 from agent_run_ledger.kernel.effects.commands import Claim, Doubt, DoubtBy, HandOut, Prepare
 from agent_run_ledger.kernel.effects.decision import Accepted, Case, Decision, Guard, Recorded
+from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.states import (
     SAME_PERMIT_AGAIN,
     ActionState,
@@ -44,6 +45,17 @@ def _not_over(case: Case[Claim] | Case[Prepare]) -> bool:
     return case.command.now.latest_ms < case.row.terms.dispatch_before_ms
 
 
+def by_its_executor(case: Case[Any]) -> bool:
+    """Whether who asks is the executor that the approvals name: a role, or knowing the claim, is not enough."""
+    return bool(case.command.actor.principal == case.row.terms.executor)
+
+
+def nobody_saw_it(case: Case[Any]) -> bool:
+    """Whether no member of the key has on record that its effect was seen: after that only a success is left."""
+    seen = [member.observation for member in case.members]
+    return all(one is None or one.found is not Found.EXECUTED for one in seen)
+
+
 def _own_claim(case: Case[Prepare] | Case[HandOut]) -> bool:
     return case.command.claim_id == case.row.claim_id
 
@@ -63,11 +75,7 @@ def _permit_lives(case: Case[HandOut]) -> bool:
 
 
 CLAIM: Final[tuple[Guard[Claim], ...]] = (
-    Guard(
-        "wrong_executor",
-        "the approval is for another executor",
-        lambda c: c.command.actor.principal == c.row.terms.executor,
-    ),
+    Guard("wrong_executor", "the approval is for another executor", by_its_executor),
     Guard(
         "digest_mismatch",
         "these are not the approved bytes",
@@ -90,6 +98,7 @@ def _prepared_before(case: Case[HandOut]) -> bool:
 
 
 PREPARE: Final[tuple[Guard[Prepare], ...]] = (
+    Guard("wrong_executor", "another executor was approved to prepare it", by_its_executor),
     Guard("other_claim", "this is not the claim that holds it", _own_claim),
     Guard("other_worker", "another process holds the claim", _own_worker),
     Guard("old_epoch", "it was claimed in another epoch", _in_epoch),
@@ -98,6 +107,7 @@ PREPARE: Final[tuple[Guard[Prepare], ...]] = (
     Guard("revoked", "it was revoked", _not_revoked),
     Guard("not_yet_valid", "its window has not begun", _begun),
     Guard("expired", "its window is over", _not_over),
+    Guard("seen_executed", "somebody saw that its effect is there: record the success", nobody_saw_it),
     Guard(
         "permit_too_long",
         "a permit lives for at least a millisecond and for no longer than the ledger allows",
@@ -106,6 +116,7 @@ PREPARE: Final[tuple[Guard[Prepare], ...]] = (
 )
 
 HAND_OUT: Final[tuple[Guard[HandOut], ...]] = (
+    Guard("wrong_executor", "the permit is for another executor", by_its_executor),
     Guard("other_claim", "this is not the claim that holds it", _own_claim),
     Guard("other_worker", "another process prepared it, and with that process its permit is gone", _own_worker),
     Guard(
@@ -118,6 +129,7 @@ HAND_OUT: Final[tuple[Guard[HandOut], ...]] = (
     Guard("permit_expired", "the permit is over", _permit_lives),
     Guard("prepared_later", "the clock was corrected to before its preparation, and that voids it", _prepared_before),
     Guard("drained", "it is on record that nothing more of this claim can arrive", lambda c: c.row.drain is None),
+    Guard("seen_executed", "somebody saw that its effect is there, so nothing is sent", nobody_saw_it),
     Guard(
         "not_cosigned",
         "the witness has not seen the prepare leaf",
@@ -164,10 +176,11 @@ DOUBT: Final[tuple[Guard[Doubt], ...]] = (
 
 
 def known_claim(case: Case[Claim]) -> Recorded | None:
-    """Return the record where this worker made this claim before. Never a second grant."""
+    """Return the record where this worker of its executor made this claim of these bytes. Never a second grant."""
     row, command = case.row, case.command
-    asked_again = (command.claim_key, command.worker) == (row.claim_key, row.worker)
-    return Recorded(row) if asked_again and row.claim_id is not None else None
+    asked = (command.claim_key, command.worker, command.request_sha256)
+    asked_again = asked == (row.claim_key, row.worker, row.terms.request_sha256)
+    return Recorded(row) if asked_again and row.claim_id is not None and by_its_executor(case) else None
 
 
 def claim(case: Case[Claim]) -> Decision:
@@ -202,7 +215,8 @@ def prepare(case: Case[Prepare]) -> Decision:
 def known_prepare(case: Case[Prepare]) -> Recorded | None:
     """Return the record where this claim of this worker was prepared before."""
     row = case.row
-    return Recorded(row) if row.prepare_leaf and _own_claim(case) and _own_worker(case) else None
+    own = by_its_executor(case) and _own_claim(case) and _own_worker(case)
+    return Recorded(row) if row.prepare_leaf and own else None
 
 
 def hand_out(case: Case[HandOut]) -> Decision:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
 
 from agent_run_ledger.kernel.effects.action import Action, highest_mark
 from agent_run_ledger.kernel.effects.commands import (
@@ -15,6 +16,7 @@ from agent_run_ledger.kernel.effects.commands import (
     WriteOff,
 )
 from agent_run_ledger.kernel.effects.decision import Accepted, Case, Decision, Guard
+from agent_run_ledger.kernel.effects.dispatching import by_its_executor, nobody_saw_it
 from agent_run_ledger.kernel.effects.evidence import (
     Covers,
     Drain,
@@ -25,6 +27,9 @@ from agent_run_ledger.kernel.effects.evidence import (
     Receipt,
 )
 from agent_run_ledger.kernel.effects.states import FENCING, ActionState, Event, LedgerState, TargetClass
+
+SuccessEvidence: TypeAlias = Receipt | FenceAnswer | Observation
+REBUILT_DOMAIN: Final = b"agent-run-ledger/rebuilt-member/v1\n"
 
 
 def _about_this_key(case: Case[Outcome] | Case[Success] | Case[Observe]) -> bool:
@@ -41,10 +46,61 @@ def _says_success(case: Case[Outcome] | Case[Success]) -> bool:
     return isinstance(evidence, Receipt) or evidence.found is Found.EXECUTED
 
 
+def _unused(case: Case[Any], evidence_id: bytes) -> bool:
+    """Whether no member's evidence has this id. Else a later drain with it would give an older look its meaning."""
+    return all(evidence_id not in member.evidence for member in case.members)
+
+
+def _unused_or_seen(case: Case[Outcome] | Case[Success]) -> bool:
+    """Whether it is new, or the very observation on record, by which a success may be decided."""
+    evidence = case.command.evidence
+    return evidence == case.row.observation or _unused(case, evidence.evidence_id)
+
+
+def _told_by_its_observer(case: Case[Outcome] | Case[Success]) -> bool:
+    """Whether an observation is the actor's own, or was put on record by who made it."""
+    evidence = case.command.evidence
+    own = not isinstance(evidence, Observation) or evidence.observer == case.command.actor.principal
+    return own or evidence == case.row.observation
+
+
+def _seen_in_epoch(case: Case[Outcome] | Case[Success]) -> bool:
+    evidence = case.command.evidence
+    return not isinstance(evidence, Observation) or evidence.epoch == case.ledger.epoch
+
+
+def _names_a_lost_member(row: Action, members: tuple[Action, ...], evidence: SuccessEvidence) -> bool:
+    """Whether evidence is about a member that this history does not have."""
+    generation, digest = evidence.generation, evidence.request_sha256
+    other = generation != row.generation or (digest is not None and digest != row.terms.request_sha256)
+    taken = any(member.generation == generation for member in members if member is not row)
+    return generation is not None and other and not taken
+
+
+def rebuilt_id(action_key: str, evidence_id: bytes) -> bytes:
+    """Return the id (16 bytes) of the member that is rebuilt from evidence: the same for the same evidence.
+
+    SHA-256(REBUILT_DOMAIN ‖ key in UTF-8 ‖ NUL ‖ evidence id), of which the first 16 bytes.
+    """
+    return sha256(REBUILT_DOMAIN + action_key.encode() + b"\0" + evidence_id).digest()[:16]
+
+
+def _rebuilt_is_new(case: Case[Outcome] | Case[Success]) -> bool:
+    row, evidence = case.row, case.command.evidence
+    new_id = rebuilt_id(row.action_key, evidence.evidence_id)
+    lost = _names_a_lost_member(row, case.members, evidence)
+    return not lost or all(member.action_id != new_id for member in case.members)
+
+
 OUTCOME: Final[tuple[Guard[Outcome], ...]] = (
+    Guard("wrong_executor", "another executor carries it out; a reconciler can decide", by_its_executor),
     Guard("other_key", "the evidence is about another key", _about_this_key),
     Guard("other_receiver", "another receiver signed it", _from_its_receiver),
     Guard("says_no_success", "the evidence does not say that it was executed", _says_success),
+    Guard("other_observer", "who looked tells what was seen", _told_by_its_observer),
+    Guard("other_epoch", "it was seen in another epoch", _seen_in_epoch),
+    Guard("evidence_used", "evidence with this id is on record already", _unused_or_seen),
+    Guard("id_taken", "another member has the id that the rebuilt one would have", _rebuilt_is_new),
 )
 
 SUCCESS: Final[tuple[Guard[Success], ...]] = (
@@ -56,6 +112,10 @@ SUCCESS: Final[tuple[Guard[Success], ...]] = (
     Guard("other_key", "the evidence is about another key", _about_this_key),
     Guard("other_receiver", "another receiver signed it", _from_its_receiver),
     Guard("says_no_success", "the evidence does not say that it was executed", _says_success),
+    Guard("other_observer", "who looked tells what was seen", _told_by_its_observer),
+    Guard("other_epoch", "it was seen in another epoch", _seen_in_epoch),
+    Guard("evidence_used", "evidence with this id is on record already", _unused_or_seen),
+    Guard("id_taken", "another member has the id that the rebuilt one would have", _rebuilt_is_new),
 )
 
 
@@ -73,6 +133,14 @@ def _not_contradicted(case: Case[Observe]) -> bool:
     evidence, seen = case.command.evidence, case.row.observation
     denies = isinstance(evidence, Observation) and evidence.found is not Found.EXECUTED
     return not denies or seen is None or seen.found is not Found.EXECUTED
+
+
+def _after_what_is_on_record(case: Case[Observe]) -> bool:
+    """Whether the drain that a look names was there first: nothing recorded later comes before it."""
+    evidence, drain = case.command.evidence, case.row.drain
+    if not isinstance(evidence, Observation) or evidence.after is None:
+        return True
+    return drain is not None and evidence.after == drain.evidence_id
 
 
 def _drains_at_all(case: Case[Observe]) -> bool:
@@ -116,6 +184,12 @@ OBSERVE: Final[tuple[Guard[Observe], ...]] = (
         lambda c: c.command.evidence.observer == c.command.actor.principal,
     ),
     Guard("other_epoch", "it was seen in another epoch", lambda c: c.command.evidence.epoch == c.ledger.epoch),
+    Guard(
+        "evidence_used",
+        "evidence with this id is on record already",
+        lambda c: _unused(c, c.command.evidence.evidence_id),
+    ),
+    Guard("other_drain", "it names a drain that is not on record", _after_what_is_on_record),
     Guard("contradicted", "an execution was seen before, and that does not go away", _not_contradicted),
     Guard(
         "nothing_to_drain",
@@ -181,6 +255,11 @@ def _fence_high(case: Case[NotExecuted] | Case[CloseUnprepared]) -> bool:
     return fence is None or fence.mark >= highest_mark(case.members)
 
 
+def _fence_unused(case: Case[NotExecuted] | Case[CloseUnprepared]) -> bool:
+    fence = case.command.fence
+    return fence is None or _unused(case, fence.evidence_id)
+
+
 def _asked_if_it_can(case: Case[NotExecuted]) -> bool:
     """Whether a receiver that can fence was asked to: without its mark an older copy could still send."""
     return case.command.fence is not None or case.row.terms.target_class not in FENCING
@@ -233,6 +312,7 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
         "the policy wants more people for this decision",
         lambda c: _deciding(c) >= c.ledger.people_for_not_executed,
     ),
+    Guard("seen_executed", "somebody saw that it was executed: that is the outcome", nobody_saw_it),
     Guard("not_asked", "this receiver can fence, so it is asked", _asked_if_it_can),
     Guard("no_fence", "a receiver of this class cannot fence", _can_fence),
     Guard("fence_of_other_key", "the answer is about another key", _fence_of_key),
@@ -241,6 +321,7 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
     Guard("receiver_executed", "the receiver executed it: that is the outcome", _fence_found_none),
     Guard("outcome_unknown", "the receiver accepted it and does not know how it ended", _unknown_by_class),
     Guard("mark_below", "the receiver would still take a request of this key", _fence_high),
+    Guard("evidence_used", "evidence with this id is on record already", _fence_unused),
     Guard("no_drain", "nothing on record shows that nothing more can arrive", _drained),
     Guard(
         "clock_untrusted",
@@ -262,7 +343,11 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
 WRITE_OFF: Final[tuple[Guard[WriteOff], ...]] = (
     Guard("reconciler_is_executor", "who carries it out cannot decide what became of it", _nobody_is_executor),
     Guard("few_people", "to give up finding out takes two people", lambda c: _deciding(c) >= 2),
-    Guard("observable", "the target can be observed, so look", lambda c: c.command.nobody_can_observe),
+    Guard(
+        "observable",
+        "the target can be observed, so look",
+        lambda c: c.command.nobody_can_observe and c.row.observation is None,
+    ),
 )
 
 
@@ -278,6 +363,7 @@ CLOSE_UNPREPARED: Final[tuple[Guard[CloseUnprepared], ...]] = (
         "who carries it out cannot decide what became of it",
         lambda c: c.command.actor.principal != c.row.terms.executor,
     ),
+    Guard("seen_executed", "somebody saw it executed, whoever sent it", nobody_saw_it),
     Guard("prepared_before", "it was prepared, so it may have been sent", lambda c: not c.row.prepare_leaf),
     Guard("needs_fence_or_drain", "this may not be the only history: fence it, or doubt and drain", _confirmed),
     Guard("no_fence", "a receiver of this class cannot fence", _can_fence),
@@ -287,6 +373,7 @@ CLOSE_UNPREPARED: Final[tuple[Guard[CloseUnprepared], ...]] = (
     Guard("receiver_executed", "the receiver executed it: that is the outcome", _fence_found_none),
     Guard("outcome_unknown", "the receiver accepted it and does not know how it ended", _fence_knows),
     Guard("mark_below", "the receiver would still take a request of this key", _fence_high),
+    Guard("evidence_used", "evidence with this id is on record already", _fence_unused),
 )
 
 
@@ -300,23 +387,18 @@ def success(case: Case[Success]) -> Decision:
     return _succeeded(case.row, case.members, Event.SUCCESS, case.command.evidence)
 
 
-def _succeeded(
-    row: Action, members: tuple[Action, ...], event: Event, evidence: Receipt | FenceAnswer | Observation
-) -> Accepted:
+def _succeeded(row: Action, members: tuple[Action, ...], event: Event, evidence: SuccessEvidence) -> Accepted:
     """Close the open member. Evidence that names another one, of a lost history, rebuilds that one as succeeded.
 
     Where a closed member of this history has the named generation, nothing closed is changed: the open member is
     closed as succeeded, for the key's effect happened, and its evidence names the generation.
     """
     generation, digest = evidence.generation, evidence.request_sha256
-    other = generation is not None and generation != row.generation
-    other_bytes = digest is not None and digest != row.terms.request_sha256
-    taken = any(member.generation == generation for member in members if member is not row)
-    kept = (*row.evidence, evidence.evidence_id)
-    if generation is None or not (other or other_bytes) or taken:
+    kept = row.evidence if evidence == row.observation else (*row.evidence, evidence.evidence_id)
+    if generation is None or not _names_a_lost_member(row, members, evidence):
         changed = replace(row, state=ActionState.SUCCEEDED, evidence=kept)
         return Accepted(event=event, old=row.state, new=changed.state, rows=(changed,))
-    if not other:
+    if generation == row.generation:
         # The same generation with other bytes: it was this claim's in the lost history. Its number goes to the member
         # that has the effect, for no two members share one.
         row = replace(row, generation=None)
@@ -324,7 +406,7 @@ def _succeeded(
     terms = replace(row.terms, request_sha256=digest or row.terms.request_sha256)
     rebuilt = Action(
         action_key=row.action_key,
-        action_id=evidence.evidence_id[:16],
+        action_id=rebuilt_id(row.action_key, evidence.evidence_id),
         epoch=row.epoch,
         floor=generation - 1,
         state=ActionState.SUCCEEDED,

@@ -224,6 +224,15 @@ class Arrow:
 
 
 _TERMS = ("empty_window", "no_approvals")
+_SUCCESS_BY = (
+    "other_key",
+    "other_receiver",
+    "says_no_success",
+    "other_observer",
+    "other_epoch",
+    "evidence_used",
+    "id_taken",
+)
 _FENCE = (
     "no_fence",
     "fence_of_other_key",
@@ -232,6 +241,7 @@ _FENCE = (
     "receiver_executed",
     "outcome_unknown",
     "mark_below",
+    "evidence_used",
 )
 _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
     Event.PROPOSE: ("key_taken", *_TERMS),
@@ -264,6 +274,7 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "expired",
     ),
     Event.PREPARE: (
+        "wrong_executor",
         "other_claim",
         "other_worker",
         "old_epoch",
@@ -272,9 +283,11 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "revoked",
         "not_yet_valid",
         "expired",
+        "seen_executed",
         "permit_too_long",
     ),
     Event.HAND_OUT: (
+        "wrong_executor",
         "other_claim",
         "other_worker",
         "restarted",
@@ -283,16 +296,19 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "permit_expired",
         "prepared_later",
         "drained",
+        "seen_executed",
         "not_cosigned",
         "handed_out",
     ),
-    Event.OUTCOME: ("other_key", "other_receiver", "says_no_success"),
-    Event.SUCCESS: ("reconciler_is_executor", "other_key", "other_receiver", "says_no_success"),
+    Event.OUTCOME: ("wrong_executor", *_SUCCESS_BY),
+    Event.SUCCESS: ("reconciler_is_executor", *_SUCCESS_BY),
     Event.DOUBT: ("neighbours_claim", "not_operator", "clock_untrusted", "too_early"),
     Event.OBSERVE: (
         "other_key",
         "other_observer",
         "other_epoch",
+        "evidence_used",
+        "other_drain",
         "contradicted",
         "nothing_to_drain",
         "fence_instead",
@@ -305,6 +321,7 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
     Event.NOT_EXECUTED: (
         "reconciler_is_executor",
         "few_people",
+        "seen_executed",
         "not_asked",
         *_FENCE,
         "no_drain",
@@ -315,7 +332,13 @@ _GUARDS: Final[Mapping[Event, tuple[str, ...]]] = {
         "executors_word",
     ),
     Event.WRITE_OFF: ("reconciler_is_executor", "few_people", "observable"),
-    Event.CLOSE_UNPREPARED: ("reconciler_is_executor", "prepared_before", "needs_fence_or_drain", *_FENCE),
+    Event.CLOSE_UNPREPARED: (
+        "reconciler_is_executor",
+        "seen_executed",
+        "prepared_before",
+        "needs_fence_or_drain",
+        *_FENCE,
+    ),
     Event.SUCCESSOR: ("id_taken", *_TERMS, "close_not_cosigned"),
     Event.REVOKE: (),
     Event.EXPIRE: ("clock_untrusted", "window_open"),

@@ -65,12 +65,12 @@ WHERE action_id = ? AND state = 'available' AND revoked = 0 AND request_sha256 =
 UPDATE actions SET state = 'prepared', prepare_leaf = 1, opening = ?, prepared_ms = ?, permit_expires_ms = ?,
     changed_at_ms = ?
 WHERE action_id = ? AND state = 'claimed' AND revoked = 0 AND claim_id = ? AND worker = ? AND epoch = ?
-    AND not_before_ms <= ? AND dispatch_before_ms > ?;
+    AND not_before_ms <= ? AND dispatch_before_ms > ? AND executor = ?;
 
 -- name: hand_out_action
 UPDATE actions SET handed_out = 1, changed_at_ms = ?
 WHERE action_id = ? AND state = 'prepared' AND handed_out = 0 AND revoked = 0 AND claim_id = ? AND worker = ?
-    AND opening = ? AND epoch = ? AND permit_expires_ms > ? AND prepared_ms <= ?;
+    AND opening = ? AND epoch = ? AND permit_expires_ms > ? AND prepared_ms <= ? AND executor = ?;
 
 -- name: approve_action
 UPDATE actions SET state = ?, changed_at_ms = ?
