@@ -1,116 +1,128 @@
-"""What cannot be asked at all through the API, words for enums, and the other side of each edge that a clock draws."""
+"""What a caller names: nothing longer than a record keeps, nothing of another kind, and reads that wait for nobody."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from agent_run_ledger.effects import Covers, DoubtBy, Found, Role
-from tests.contract.effect_kit import BOUND_MS, EXE, PERMIT_MS, WINDOW_MS, A, E, Kit, actor, effects
-from tests.contract.test_effect_guards import (
-    DEAD,
-    EARLY_TIMER,
-    F_MINUS,
-    Asked,
-    F,
-    N,
-    V,
-    about,
-    drains,
-    fenced,
-    late,
-    looks,
-    lying,
-    sees,
-)
-
-BAD_ARGUMENTS: list[tuple[str, Callable[[Kit], Asked]]] = [
-    ("text for bytes", about(E.CLAIM, A.AVAILABLE, claim_key="k" * 16)),
-    ("hex for bytes", about(E.CLAIM, A.AVAILABLE, request_sha256="ab" * 32)),
-    ("a list of people", about(E.WRITE_OFF, A.UNRESOLVED, people=["dan"])),
-    ("a float", about(E.PREPARE, A.CLAIMED, permit_ms=1.5)),
-    ("a truth for a number", about(E.PREPARE, A.CLAIMED, permit_ms=True)),
-    ("half a character", looks(observer="\ud800")),
-    ("a number beyond 2**53", lying(E.SUCCESS, A.UNRESOLVED, generation=1 << 53)),
-    ("a short evidence id", looks(evidence_id=b"15 bytes in all")),
-    ("a long evidence id", looks(evidence_id=bytes(65))),
-    ("a short id of a fence", fenced(E.NOT_EXECUTED, evidence_id=b"15 bytes in all")),
-    ("generation 0", lying(E.SUCCESS, A.UNRESOLVED, generation=0)),
-    ("a generation beyond 2**32", lying(E.SUCCESS, A.UNRESOLVED, generation=(1 << 32) + 1)),
-    ("a mark beyond 2**31", fenced(E.NOT_EXECUTED, mark=(1 << 31) + 1)),
-    ("a mark below 0", fenced(E.NOT_EXECUTED, mark=-1)),
-    ("no approval at all", about(E.APPROVE, A.PROPOSED, approval=None)),
-    ("no evidence at all", about(E.OUTCOME, A.PREPARED, evidence=None)),
-    ("another doubt", about(E.DOUBT, A.CLAIMED, by="nobody")),
-    ("nobody beside the actor", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({""}))),
-    ("the actor again, with a space", about(E.WRITE_OFF, A.UNRESOLVED, people=frozenset({"cat "}))),
-    ("a name with a space before it", about(E.REVOKE, A.PROPOSED, actor=actor(" rev", Role.REVOKER))),
-    ("a name with something invisible", about(E.REVOKE, A.PROPOSED, actor=actor("rev\u200b", Role.REVOKER))),
-    ("a name that is not in NFC", about(E.REVOKE, A.PROPOSED, actor=actor("re\u0301v", Role.REVOKER))),
-    ("nobody", about(E.REVOKE, A.PROPOSED, actor=actor("", Role.REVOKER))),
-    ("an op_id of another size", about(E.REVOKE, A.PROPOSED, op_id=b"short")),
-]
+from agent_run_ledger import Misuse
+from agent_run_ledger.effects import ActionState, DoubtBy
+from tests.contract.effect_kit import A, E, Kit, effects
 
 
-@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in BAD_ARGUMENTS])
-def test_what_a_record_could_not_hold_is_misuse(make: Callable[[Kit], Asked]) -> None:
-    with effects() as kit:
-        error = kit.refused(make(kit))
-        assert (error.exit_code, error.code) in {(2, "bad_argument"), (2, "bad_intent"), (2, "bad_op_id")}
+@pytest.fixture
+def kit() -> Iterator[Kit]:
+    with effects() as one:
+        yield one
 
 
-WORDS: list[tuple[str, str, Callable[[Kit], Asked]]] = [
-    ("a worker's doubt", "neighbours_claim", about(E.DOUBT, A.CLAIMED, actor=EXE, by="worker", worker="w2")),
-    ("an operator's doubt", "not_operator", about(E.DOUBT, A.CLAIMED, actor=EXE, by="operator")),
-    ("a clock's doubt", "too_early", about(E.DOUBT, A.CLAIMED, by="expiry")),
-    ("a timer", "no_timer", about(E.OBSERVE, A.PREPARED, evidence=lambda k, v: k.drain(v, "expiry"))),
-    ("an execution", "receiver_executed", fenced(E.NOT_EXECUTED, F, "executed")),  # type: ignore[arg-type]
-]
+LONG = "w" * 1_025
+TOO_MUCH: dict[str, tuple[E, ActionState, dict[str, Any]]] = {
+    "a claim's worker": (E.CLAIM, A.AVAILABLE, {"worker": LONG}),
+    "a preparation's worker": (E.PREPARE, A.CLAIMED, {"worker": LONG}),
+    "a doubt's worker": (E.DOUBT, A.CLAIMED, {"by": DoubtBy.OPERATOR, "worker": LONG}),
+    "a doubt's worker with a NUL": (E.DOUBT, A.CLAIMED, {"by": DoubtBy.OPERATOR, "worker": "w\0"}),
+    "an empty claim key": (E.CLAIM, A.AVAILABLE, {"claim_key": b""}),
+    "a short claim key": (E.CLAIM, A.AVAILABLE, {"claim_key": bytes(15)}),
+    "a long claim key": (E.CLAIM, A.AVAILABLE, {"claim_key": bytes(17)}),
+    "many people": (E.WRITE_OFF, A.UNRESOLVED, {"people": frozenset(f"p{i}" for i in range(101))}),
+}
 
 
-@pytest.mark.parametrize(("code", "make"), [pytest.param(code, make, id=name) for name, code, make in WORDS])
-def test_a_word_in_the_place_of_an_enum_is_that_one(code: str, make: Callable[[Kit], Asked]) -> None:
-    with effects() as kit:
-        assert kit.refused(make(kit)).code == code
+@pytest.mark.parametrize(("event", "state", "changes"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_what_is_longer_than_a_record_keeps_is_misuse(
+    kit: Kit, event: E, state: ActionState, changes: dict[str, Any]
+) -> None:
+    view = kit.reach(state)
+    error = kit.refused(lambda: kit.do(event, view, **changes))
+    assert isinstance(error, Misuse)
 
 
-def test_evidence_ids_of_the_smallest_and_the_largest_size_are_kept() -> None:
-    with effects() as kit:
-        view = kit.reach(A.UNRESOLVED)
-        for size in (16, 64):
-            view = kit.do(E.OBSERVE, view, evidence=kit.seen(view, evidence_id=bytes([size]) * size))
-        assert [len(one) for one in view.evidence] == [16, 64]
+def test_a_hundred_people_and_a_long_name_of_a_worker_are_kept(kit: Kit) -> None:
+    view = kit.reach(A.UNRESOLVED)
+    assert kit.do(E.WRITE_OFF, view, people=frozenset(f"p{i}" for i in range(100))).state is A.WRITTEN_OFF
+    other = kit.reach(A.AVAILABLE, key="other")
+    assert kit.do(E.CLAIM, other, worker="w" * 1_024, claim_key=bytes(16)).granted_now
 
 
-# The other side of each edge that a clock draws: a millisecond further and it happens.
-EDGES: list[tuple[str, Callable[[Kit], Asked]]] = [
-    ("approve", late(E.APPROVE, A.PROPOSED, WINDOW_MS - 1)),
-    ("claim", late(E.CLAIM, A.AVAILABLE, WINDOW_MS - 1)),
-    ("prepare", late(E.PREPARE, A.CLAIMED, WINDOW_MS - 1)),
-    ("permit", about(E.PREPARE, A.CLAIMED, permit_ms=60_000)),
-    ("shortest permit", about(E.PREPARE, A.CLAIMED, permit_ms=1)),
-    ("hand out", late(E.HAND_OUT, A.PREPARED, PERMIT_MS - 1)),
-    ("expire", late(E.EXPIRE, A.PROPOSED, WINDOW_MS)),
-    ("doubt prepared", late(E.DOUBT, A.PREPARED, PERMIT_MS + BOUND_MS, by=DoubtBy.EXPIRY)),
-    ("doubt claimed", late(E.DOUBT, A.CLAIMED, WINDOW_MS + BOUND_MS, by=DoubtBy.EXPIRY)),
-    ("own doubt", about(E.DOUBT, A.CLAIMED, actor=EXE, by=DoubtBy.WORKER, worker="w1")),
-    ("drain", late(E.OBSERVE, A.PREPARED, PERMIT_MS + BOUND_MS, V, evidence=EARLY_TIMER)),
-    ("dead worker", drains(A.PREPARED, N, DEAD, covers=Covers.WORKER)),
-    ("fence", fenced(E.NOT_EXECUTED)),
-    ("highest mark", fenced(E.NOT_EXECUTED, mark=1 << 31)),
-    ("success by the executor's look", sees(E.OUTCOME)),
-    ("fence of f minus", fenced(E.NOT_EXECUTED, F_MINUS)),
-    ("close by fence", fenced(E.CLOSE_UNPREPARED)),
-    ("success by fence", about(E.SUCCESS, A.UNRESOLVED, F, evidence=lambda k, v: k.fence(v, Found.EXECUTED))),
-    ("success by look", about(E.SUCCESS, A.UNRESOLVED, evidence=lambda k, v: k.seen(v, Found.EXECUTED))),
-]
+def test_evidence_of_a_long_observer_is_misuse(kit: Kit) -> None:
+    view = kit.reach(A.PREPARED)
+    assert isinstance(kit.refused(lambda: kit.do(E.OBSERVE, view, evidence=kit.seen(view, observer=LONG))), Misuse)
 
 
-@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in EDGES])
-def test_on_the_other_side_of_each_edge_it_happens(make: Callable[[Kit], Asked]) -> None:
-    with effects() as kit:
-        asked = make(kit)
-        size = kit.ledger._store.reader().head().size
-        asked()
-        assert kit.ledger._store.reader().head().size == size + 1
+@pytest.mark.parametrize(("size", "held"), [(0, False), (15, False), (16, True), (64, True), (65, False)])
+def test_a_nonce_has_16_to_64_bytes(kit: Kit, size: int, held: bool) -> None:
+    view = kit.propose()
+    approval = kit.approval(view, nonce=bytes(size))
+    if held:
+        assert kit.ledger.statement(view.action_id, approver="bob", nonce=bytes(size)).nonce == bytes(size)
+        assert kit.do(E.APPROVE, view, approval=approval).state is A.AVAILABLE
+        return
+    for asked in (
+        lambda: kit.ledger.statement(view.action_id, approver="bob", nonce=bytes(size)),
+        lambda: kit.do(E.APPROVE, view, approval=approval),
+    ):
+        error = kit.refused(asked)
+        assert (type(error), error.code) == (Misuse, "bad_argument")
+
+
+@pytest.mark.parametrize(("size", "held"), [(0, False), (1, True), (64, True), (65, False)])
+def test_an_approval_id_has_1_to_64_bytes(kit: Kit, size: int, held: bool) -> None:
+    view = kit.propose()
+    approval = replace(kit.approval(view), approval_id=bytes(size))
+    if held:
+        assert kit.do(E.APPROVE, view, approval=approval).state is A.AVAILABLE
+    else:
+        error = kit.refused(lambda: kit.do(E.APPROVE, view, approval=approval))
+        assert (type(error), error.code) == (Misuse, "bad_argument")
+
+
+def test_an_action_has_at_most_a_hundred_preconditions(kit: Kit) -> None:
+    assert len(kit.intent(preconditions=(("a", "b"),) * 100).preconditions) == 100
+    with pytest.raises(Misuse, match="100 preconditions") as refusal:
+        kit.intent(preconditions=(("a", "b"),) * 101)
+    assert refusal.value.code == "bad_intent"
+
+
+NO_READS: dict[str, Callable[[Kit], object]] = {
+    "get of text": lambda kit: kit.ledger.get("x"),  # type: ignore[arg-type]
+    "get of nothing": lambda kit: kit.ledger.get(None),  # type: ignore[arg-type]
+    "request of text": lambda kit: kit.ledger.request("x"),  # type: ignore[arg-type]
+    "statement of text": lambda kit: kit.ledger.statement("x", approver="bob", nonce=bytes(16)),  # type: ignore[arg-type]
+    "statement for nobody": lambda kit: kit.ledger.statement(bytes(16), approver="", nonce=bytes(16)),
+    "inspect of half a character": lambda kit: kit.ledger.inspect("\ud800"),
+    "inspect of bytes": lambda kit: kit.ledger.inspect(b"k"),  # type: ignore[arg-type]
+    "inbox of no state": lambda kit: kit.ledger.inbox("done"),  # type: ignore[arg-type]
+    "inbox of a number": lambda kit: kit.ledger.inbox(7),  # type: ignore[arg-type]
+    "inbox after an id": lambda kit: kit.ledger.inbox(after=b"x"),  # type: ignore[arg-type]
+    "inbox of no limit": lambda kit: kit.ledger.inbox(limit=0),
+    "inbox of all": lambda kit: kit.ledger.inbox(limit=-1),
+    "inbox of a truth": lambda kit: kit.ledger.inbox(limit=True),
+}
+
+
+@pytest.mark.parametrize("read", NO_READS.values(), ids=NO_READS)
+def test_a_read_with_another_kind_of_argument_is_misuse(kit: Kit, read: Callable[[Kit], object]) -> None:
+    assert isinstance(kit.refused(lambda: read(kit)), Misuse)
+
+
+def test_a_word_stands_for_a_state(kit: Kit) -> None:
+    view = kit.reach(A.CLAIMED)
+    assert kit.ledger.inbox("claimed") == [kit.look(view)]  # type: ignore[arg-type]
+
+
+def test_the_status_and_a_statement_wait_for_nobody_who_writes(kit: Kit) -> None:
+    view = kit.propose()
+    told: list[Any] = []
+
+    def ask(_: object) -> None:
+        told.append(kit.ledger.status())
+        told.append(kit.ledger.statement(view.action_id, approver="bob", nonce=bytes(16)))
+
+    kit.ledger._store.transact(b"holds the lock..", ask)  # who writes inside of that is refused
+    status, statement = told
+    assert status.counts == {A.PROPOSED: 1}
+    assert statement.ledger_id == status.ledger_id
