@@ -44,9 +44,9 @@ class Outcome:
 def run_lab(output: Path, *, tell: Callable[[str], None]) -> Outcome:
     """Do the exercises in a new folder `output`, which only this user can read, and return what was seen.
 
-    `tell` is given a line before each exercise. Misuse("output_exists", "no_parent", "bad_output") before anything is done.
-    Incomplete where an exercise could not be carried through, or was interrupted: what is written by then stays, and
-    there is no summary.json.
+    `tell` is given a line before each exercise. Misuse("output_exists", "no_parent", "bad_output") before anything
+    is done. Incomplete where an exercise could not be carried through, or was interrupted: what is written by
+    then stays, and there is no summary.json.
     """
     with _private_files():
         _make(output)
