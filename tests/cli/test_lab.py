@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import agent_run_ledger
+from agent_run_ledger import Misuse
 from agent_run_ledger.lab import exercises, processes, runner
 from agent_run_ledger.lab.exercises import Desk, Seen
 from agent_run_ledger.lab.order import Incomplete, Order, Report, Role
@@ -278,6 +279,20 @@ def test_a_folder_that_exists_or_has_no_parent_ends_with_two(arl: Arl, tmp_path:
     told = arl("lab", "--output", output, "--json")
     assert (told.code, told.error["code"], told.out) == (2, code, "")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["f", "there"]
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    with pytest.raises(Misuse) as refusal:
+        runner.run_lab(tmp_path / "half \udc80", tell=lambda line: None)
+    assert refusal.value.code == "bad_output"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_output_ends_with_two_before_anything_is_made(tmp_path: Path) -> None:
+    command = ["sh", "-c", '"$@" >&-', "sh", *COMMAND, "lab", "--output", str(tmp_path / "lab")]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "the standard output is closed" in done.stderr
 
 
 def test_without_a_folder_it_ends_with_two(arl: Arl) -> None:

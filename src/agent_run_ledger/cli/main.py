@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 import agent_run_ledger
 from agent_run_ledger.cli import failures
@@ -20,6 +20,10 @@ DEBUG_VARIABLE = "AGENT_RUN_LEDGER_DEBUG"
 
 def run() -> None:
     """Be the command `arl`: never a traceback without --debug, and an exit code that says what may be done next."""
+    if cast("TextIO | None", sys.stdout) is None:  # closed: the first file that is opened would take its place
+        words, hint = "the standard output is closed", "send it to /dev/null where nobody reads it"
+        failures.print_error(code="usage", message=words, hint=hint, as_json="--json" in sys.argv)
+        sys.exit(failures.USAGE)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets codes, not an exception
             stream.reconfigure(errors="backslashreplace")

@@ -43,7 +43,7 @@ def check_id(action_id: object) -> None:
         raise _bad(f"an action_id is bytes, not {type(action_id).__name__}")
 
 
-def check_states(states: tuple[object, ...]) -> tuple[ActionState, ...]:
+def check_states(states: tuple[str, ...]) -> tuple[ActionState, ...]:
     """Return states, or words for them, as states. Misuse("bad_argument") for others."""
     try:
         return tuple([ActionState(str(state)) for state in states])

@@ -44,9 +44,9 @@ class Outcome:
 def run_lab(output: Path, *, tell: Callable[[str], None]) -> Outcome:
     """Do the exercises in a new folder `output`, which only this user can read, and return what was seen.
 
-    `tell` is given a line before each exercise. Misuse("output_exists", "no_parent") before anything is done.
-    Incomplete where an exercise could not be carried through, or was interrupted: what is written by then stays, and
-    there is no summary.json.
+    `tell` is given a line before each exercise. Misuse("output_exists", "no_parent", "bad_output") before anything
+    is done. Incomplete where an exercise could not be carried through, or was interrupted: what is written by
+    then stays, and there is no summary.json.
     """
     with _private_files():
         _make(output)
@@ -83,12 +83,20 @@ def _run(output: Path, tell: Callable[[str], None]) -> Outcome:
         seen.append(carry_out(output, exercise))
     outcome = compare(tuple(seen))
     partial = output / "summary.json.partial"
-    partial.write_text(json.dumps(outcome.summary, indent=2) + "\n", encoding="ascii")
+    with partial.open("w", encoding="ascii") as file:
+        file.write(json.dumps(outcome.summary, indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     partial.rename(output / "summary.json")
     return outcome
 
 
 def _make(output: Path) -> None:
+    try:
+        str(output).encode()
+    except UnicodeEncodeError as error:
+        words = f"{str(output)!r} is no text: a database there cannot be named"
+        raise Misuse(words, code="bad_output", hint="name the folder in UTF-8") from error
     try:
         output.mkdir(mode=0o700)
     except FileExistsError as error:
