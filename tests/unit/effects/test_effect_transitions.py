@@ -9,10 +9,12 @@ import pytest
 from agent_run_ledger.kernel.effects import Event, LedgerState, Now, Recorded, Rejected, TargetClass, WitnessPolicy
 from agent_run_ledger.kernel.effects.evidence import Found
 from tests.unit.effects.examples import (
+    BOUND_MS,
     DRAIN,
     END_MS,
     FENCE,
     LEDGER,
+    MAX_MS,
     MS,
     NEW_ID,
     OTHER_SHA,
@@ -26,6 +28,7 @@ from tests.unit.effects.examples import (
     WITNESSED,
     A,
     Asked,
+    drain,
     example,
     fencing,
     row,
@@ -66,6 +69,15 @@ def test_a_repeated_prepare_is_the_record() -> None:
     assert asked.decided() == Recorded(asked.members[-1])
     assert isinstance(asked.with_(worker="w2").decided(), Rejected)
     assert isinstance(asked.with_(claim_id=b"?").decided(), Rejected)
+
+
+def test_a_doubt_of_the_first_millisecond_there_is_counts_as_long_ago() -> None:
+    doubted = drain(timer=True).row_with(state=A.UNRESOLVED, permit_expires_ms=None, in_doubt_since_ms=0)
+    (row_after,) = doubted.with_(now=Now(MAX_MS + BOUND_MS, MAX_MS + BOUND_MS)).accepted().rows
+    assert row_after.drain is not None
+    too_early = doubted.with_(now=Now(MAX_MS + BOUND_MS - 1, END_MS)).decided()
+    assert isinstance(too_early, Rejected)
+    assert too_early.code == "permit_may_live"
 
 
 @pytest.mark.parametrize("target", TargetClass)
