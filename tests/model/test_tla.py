@@ -54,10 +54,10 @@ def test_a_graph_with_a_state_that_has_no_way_on_is_told_from_one_without(tmp_pa
         return tla.trapped(graph)
 
     assert said(*nodes, '1 -> 2 [label="QuietStep"]') is None
-    assert said(*nodes, '1 -> 2 [label="WorkStep"]') == "no way on"
+    assert said(*nodes, '1 -> 2 [label="WorkStep"]') == "never closed"
     room = nodes[0].replace("begun", "room"), nodes[1].replace("settled", "done")
     assert said(*room, '1 -> 2 [label="FarStep"]') is None
-    assert said(*room, '1 -> 2 [label="FaultStep"]') == "no way on"
+    assert said(*room, '1 -> 2 [label="FaultStep"]') == "never done"
     assert said("") == "failed: the graph is empty"
 
 

@@ -74,7 +74,7 @@ def install() -> None:
         subprocess.run(["apt-get", "install", "--yes", "--quiet", "default-jre-headless"], check=True)
 
 
-def run(tools: Tools, case: Case, *, heap: str = "1g", limit_s: float = 900.0, workers: int = 1) -> Verdict:
+def run(tools: Tools, case: Case, *, heap: str = "1g", limit_s: float = 1800.0, workers: int = 1) -> Verdict:
     """Run one case. With one worker TLC goes breadth first, so that the way it finds is a shortest one."""
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="arl-tlc-") as scratch:
@@ -113,10 +113,10 @@ def _heard(output: str) -> tuple[str, tuple[str, ...]]:
 
 
 def trapped(graph: Path) -> str | None:
-    """Whether a state of a written graph has no way on, None when each has one.
+    """What a state of a written graph has no way to, None when each has both.
 
-    From each that has begun a settled one is reached by quiet steps; from each with room an effect is reached without
-    a fault.
+    From each that has begun a settled one must be reached by quiet steps, else it is never closed; from each with room
+    an effect must be reached without a fault, else it is never done.
     """
     flags: dict[int, str] = {}
     quiet: dict[int, list[int]] = {}
@@ -137,7 +137,9 @@ def trapped(graph: Path) -> str | None:
     idle = [n for n, shown in flags.items() if "room" in shown and n not in doing and "done" not in shown]
     if not flags:
         return "failed: the graph is empty"
-    return "no way on" if stuck or idle else None
+    if stuck:
+        return "never closed"
+    return "never done" if idle else None
 
 
 def _reaching(back: dict[int, list[int]], goals: Iterable[int]) -> set[int]:
@@ -171,7 +173,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="PATTERN", help="cases whose name has a match")
     parser.add_argument("--jobs", type=int, default=2, help="runs of TLC side by side")
     parser.add_argument("--heap", default="1g", help="of each")
-    parser.add_argument("--seconds", type=float, default=900.0, help="for each")
+    parser.add_argument("--seconds", type=float, default=1800.0, help="for each")
     given = parser.parse_args(arguments)
     if given.write:
         write()

@@ -72,7 +72,7 @@ TWINS = {
 class Case:
     """One run of TLC. `steps`: of the shortest way to a second effect, None where there must be none.
 
-    `ways`: that from every state there is a way on is checked too; `trapped`: and must not hold.
+    `ways`: that from every state there is a way on is checked too; `trap`: what some state must have no way to.
     """
 
     name: str
@@ -87,13 +87,13 @@ class Case:
     observer: bool = True
     broken: tuple[str, ...] = ()
     ways: bool = False
-    trapped: bool = False
+    trap: str = ""
 
     @property
     def expected(self) -> str:
         """The verdict that the search gives."""
-        if self.trapped:
-            return "no way on"
+        if self.trap:
+            return self.trap
         return "safe" if self.steps is None else f"refuted after {self.steps}"
 
     @property
@@ -191,7 +191,15 @@ def _more() -> list[Case]:
     ended = Case(
         name="N.ends", row="no restore, all ends", kind="N", restores=0, members=3, ends=ends, steps=None, ways=True
     )
-    unseen = Case(name="N.unseen", row="nobody can look", kind="N", observer=False, steps=None, ways=True)
+    unseen = Case(
+        name="N.unseen",
+        row="nobody can look: written off",
+        kind="N",
+        observer=False,
+        steps=None,
+        ways=True,
+        trap="never done",
+    )
     stuck = Case(
         name="N.stuck",
         row="nobody can look, and nothing is written off",
@@ -200,7 +208,7 @@ def _more() -> list[Case]:
         broken=("no_write_off",),
         steps=None,
         ways=True,
-        trapped=True,
+        trap="never closed",
     )
     return [ended, replace(ended, name="F.ends", kind="F"), unseen, stuck]
 
