@@ -19,10 +19,12 @@ from agent_run_ledger.kernel.effects import (
 )
 from agent_run_ledger.kernel.effects.evidence import Found
 from tests.unit.effects.examples import (
+    BOUND_MS,
     DRAIN,
     END_MS,
     FENCE,
     LEDGER,
+    MAX_MS,
     MS,
     NEW_ID,
     OTHER_SHA,
@@ -37,6 +39,7 @@ from tests.unit.effects.examples import (
     A,
     Asked,
     actor,
+    drain,
     example,
     fencing,
     row,
@@ -80,6 +83,15 @@ def test_a_repeated_prepare_is_the_record() -> None:
     assert isinstance(asked.with_(worker="w2").decided(), Rejected)
     assert isinstance(asked.with_(claim_id=b"?").decided(), Rejected)
     assert isinstance(asked.with_(actor=actor("eve", Role.EXECUTOR)).decided(), Rejected)
+
+
+def test_a_doubt_of_the_first_millisecond_there_is_counts_as_long_ago() -> None:
+    doubted = drain(timer=True).row_with(state=A.UNRESOLVED, permit_expires_ms=None, in_doubt_since_ms=0)
+    (row_after,) = doubted.with_(now=Now(MAX_MS + BOUND_MS, MAX_MS + BOUND_MS)).accepted().rows
+    assert row_after.drain is not None
+    too_early = doubted.with_(now=Now(MAX_MS + BOUND_MS - 1, END_MS)).decided()
+    assert isinstance(too_early, Rejected)
+    assert too_early.code == "permit_may_live"
 
 
 @pytest.mark.parametrize("target", TargetClass)

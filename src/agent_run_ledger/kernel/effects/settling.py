@@ -163,8 +163,8 @@ def _permits_over(case: Case[Observe]) -> bool:
     row, ledger = case.row, case.ledger
     last = row.permit_expires_ms
     if last is None:
-        doubted = row.in_doubt_since_ms or case.command.now.latest_ms
-        last = max(doubted, ledger.corrected_ms) + ledger.max_permit_ms
+        since = case.command.now.latest_ms if row.in_doubt_since_ms is None else row.in_doubt_since_ms
+        last = max(since, ledger.corrected_ms) + ledger.max_permit_ms
     return not _by_expiry(case) or case.command.now.earliest_ms >= last + ledger.bound_ms
 
 
