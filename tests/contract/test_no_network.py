@@ -16,10 +16,13 @@ REFUSED = {
     "a name": "socket.getaddrinfo('example.org', 443)",
     "a name in bytes": "socket.getaddrinfo(b'example.org', 443)",
     "an old way to ask": "socket.gethostbyname('example.org')",
+    "an address": "socket.gethostbyaddr('192.0.2.1')",
+    "an address with a port": "socket.getnameinfo(('192.0.2.1', 80), 0)",
 }
 ALLOWED = {
     "a pair": "one, other = socket.socketpair(); one.sendall(b'x'); assert other.recv(1) == b'x'",
     "its own server": "one = socket.create_server(('127.0.0.1', 0)); socket.create_connection(one.getsockname())",
+    "its own name": "socket.getnameinfo(('127.0.0.1', 80), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)",
     "an event loop": "import asyncio; asyncio.run(asyncio.sleep(0))",
 }
 

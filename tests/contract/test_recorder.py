@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import Diverged, Pending, RunLedger, RunState, Vetoed
+from agent_run_ledger.adapters.finite import finite
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Permission, ToolRequest
 from agent_run_ledger.adapters.recorder import Recorder
+from agent_run_ledger.errors import Unstorable
 from agent_run_ledger.testing import check_ledger
 
 
@@ -285,6 +287,10 @@ def test_a_call_that_waits_is_not_forgotten_for_another_one_with_its_id(ledger: 
     assert (ledger.bind("two").state, bodies.ran) == (RunState.SUSPENDED, ["right"])
 
 
+def _told_of(request: Mapping[str, Any], call_id: str) -> bool:
+    return call_id in request["messages"]
+
+
 def test_a_run_whose_framework_waits_by_itself_is_suspended_unless_it_goes_on(ledger: RunLedger) -> None:
     waits, bodies = Answer(permission=Permission.PENDING, approval_id="a-1", reason="ask Ada"), Bodies()
     with pytest.raises(CallWaits, match=r"a-1.*ask Ada"), ledger.run("elsewhere"):
@@ -293,8 +299,63 @@ def test_a_run_whose_framework_waits_by_itself_is_suspended_unless_it_goes_on(le
     with ledger.run("elsewhere"):
         recorder = Recorder(gate=lambda _: waits)
         recorder.waits_elsewhere("left", {}, "call-1", waits)
-        recorder.model("model", {"messages": ["go"]}, bodies.ask)
+        recorder.model("model", {"messages": ["call-1"]}, bodies.ask, told_of=_told_of)
     assert ledger.bind("elsewhere").state is RunState.COMPLETED
+
+
+@pytest.mark.parametrize(("call_id", "told_of"), [("call-1", _told_of), ("", _told_of), ("call-1", None)])
+def test_another_question_does_not_end_the_wait_of_a_framework(
+    ledger: RunLedger, call_id: str, told_of: Callable[[Mapping[str, Any], str], bool] | None
+) -> None:
+    waits, bodies = Answer(permission=Permission.PENDING, approval_id="a-1"), Bodies()
+
+    def agents() -> None:
+        recorder = Recorder(gate=lambda _: waits)
+        recorder.waits_elsewhere("left", {}, call_id, waits)
+        for one in (recorder, Recorder()):
+            one.model("model", {"messages": ["go", ""]}, bodies.ask, told_of=told_of)
+
+    with pytest.raises(CallWaits, match="a-1"), ledger.run("beside"):
+        agents()
+    assert (ledger.bind("beside").state, bodies.ran) == (RunState.SUSPENDED, ["model", "model"])
+
+
+def test_a_call_that_is_made_waits_no_more_in_whatever_order_its_arguments_come(ledger: RunLedger) -> None:
+
+    def agent(waits_for: Mapping[str, Any], made: Mapping[str, Any]) -> None:
+        recorder = Recorder()
+        recorder.waits_elsewhere("left", waits_for, "call-1", Answer(permission=Permission.PENDING))
+        recorder.tool("left", made, lambda: "done", call_id="call-1")
+
+    with ledger.run("order"):
+        agent({"to": "Ada", "of": [1, 2]}, {"of": [1, 2], "to": "Ada"})
+    assert ledger.bind("order").state is RunState.COMPLETED
+    with pytest.raises(CallWaits, match=r"waits for approval(?! ')"), ledger.run("type"):
+        agent({"of": 1}, {"of": 1.0})
+
+
+def test_what_cannot_be_stored_is_refused_and_ends_no_wait_of_another_call(ledger: RunLedger) -> None:
+    circle, waits = list[Any](), Answer(permission=Permission.PENDING, approval_id="a-1")
+    circle.append(circle)
+
+    def agent() -> None:
+        recorder = Recorder()
+        recorder.waits_elsewhere("left", {"a": circle}, "call-1", waits)
+        with pytest.raises(Unstorable, match="contains itself"):
+            recorder.tool("left", {"a": circle}, lambda: "no", call_id="call-1")
+
+    with pytest.raises(CallWaits, match="a-1"), ledger.run("circle"):
+        agent()
+    assert ledger.bind("circle").state is RunState.SUSPENDED
+
+
+def test_what_looks_like_a_number_that_is_none_is_another_call(ledger: RunLedger) -> None:
+    with ledger.run("alike"):
+        recorder = Recorder()
+        with pytest.raises(Vetoed, match="NaN or infinite"):
+            recorder.tool("pay", {"amount": float("nan")}, lambda: "no", call_id="same")
+        for alike in (finite({"amount": float("nan")}), {"amount": {"not a number": "nan"}}):
+            assert recorder.tool("pay", alike, lambda: "ran", call_id="same") == "ran"
 
 
 def test_one_id_for_several_calls_answers_each_from_its_own_record(ledger: RunLedger) -> None:

@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any, cast
+import cmath
+from collections.abc import Mapping, Set
+from decimal import Decimal
+from typing import Any, Final, cast
 
-NO_NUMBER = "not a number"
+from agent_run_ledger import codecs
+from agent_run_ledger.errors import Unstorable
+
+NO_NUMBER: Final = "not a number"
 
 
 def is_finite(value: object) -> bool:
-    """Return whether no float in a tree of mappings, lists and tuples is NaN or infinite."""
-    left = [value]
+    """Return whether no float, complex or Decimal, of a subclass too, is NaN or infinite in a tree of containers.
+
+    Looked through are the values of mappings and the members of lists, tuples and sets, each container once: a cycle
+    ends. Into nothing else: not into keys, objects or arrays.
+    """
+    left, seen = [value], set[int]()  # what is in `left` lives, and keeps its id
     for one in left:
-        if type(one) is float:
-            if not math.isfinite(one):
+        if isinstance(one, float | complex):
+            if not cmath.isfinite(one):
                 return False
-        elif isinstance(one, Mapping):
-            left += cast("Mapping[Any, object]", one).values()
-        elif isinstance(one, list | tuple):
-            left += cast("list[object]", one)
+        elif isinstance(one, Decimal):
+            if not one.is_finite():
+                return False
+        elif isinstance(one, Mapping | list | tuple | Set) and id(one) not in seen:
+            seen.add(id(one))
+            left += cast("Mapping[Any, object]", one).values() if isinstance(one, Mapping) else one
     return True
 
 
-def finite(value: Any) -> Any:
-    """Return the value, in which {"not a number": "nan"} stands for a float that is none."""
-    return value if is_finite(value) else _said(value)
+def finite(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments, in which {"not a number": its tagged tree} stands for each that is not finite.
+
+    And for one that looks so by itself: different arguments stay different. What cannot be stored is left as it is,
+    for whoever records it to refuse.
+    """
+    return {name: _said(one) if _looks_so(one) or not is_finite(one) else one for name, one in arguments.items()}
+
+
+def _looks_so(value: object) -> bool:
+    return isinstance(value, Mapping) and cast("Mapping[Any, object]", value).keys() == {NO_NUMBER}
 
 
 def _said(value: object) -> Any:
-    if type(value) is float and not math.isfinite(value):
-        return {NO_NUMBER: repr(value)}
-    if isinstance(value, Mapping):
-        return {key: _said(one) for key, one in cast("Mapping[Any, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_said(one) for one in cast("list[object]", value)]
-    return value
+    try:
+        return {NO_NUMBER: codecs.tree(value, finite=False)}
+    except Unstorable:
+        return value

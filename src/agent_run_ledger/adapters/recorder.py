@@ -10,7 +10,8 @@ from typing import Any
 from agent_run_ledger.adapters.finite import finite, is_finite
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
-from agent_run_ledger.errors import Vetoed
+from agent_run_ledger.codecs import NotFinite, value_digest
+from agent_run_ledger.errors import Unstorable, Vetoed
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import Step
@@ -21,6 +22,8 @@ MakeAsync = Callable[[], Awaitable[Any]]
 MakeChunks = Callable[[], Iterator[Any]]
 MakeChunksAsync = Callable[[], AsyncIterator[Any]]
 WentOnFrom = Callable[[Mapping[str, Any], Any], bool]
+ToldOf = Callable[[Mapping[str, Any], str], bool]
+Which = tuple[str, str, object]
 
 
 class Recorder:
@@ -31,10 +34,10 @@ class Recorder:
     text, tool name, arguments, call id), never a dump of the framework's objects; a tool call by its call id, or where
     there is none by its arguments and its place among equal calls; one id with other arguments is another call. A tool
     is called only when its rules and the gate, who is not asked where the rules say no, allow it: Pending is raised
-    before anything is started, Vetoed as the recorded error of the call, which stands. So is an argument that is no
-    JSON number: NaN is not above any limit that a gate has. While a call of a tool waits for its approval no model is
-    asked in the attempt, by any recorder, and the run cannot be completed, whatever the framework made of Pending:
-    Pending is raised again, at last where the run is left.
+    before anything is started, Vetoed as the recorded error of the call, which stands. So is NaN or an infinity among
+    the arguments, as far as `is_finite` looks: NaN is not above any limit that a gate has. While a call of a tool waits
+    for its approval no model is asked in the attempt, by any recorder, and the run cannot be completed, whatever the
+    framework made of Pending: Pending is raised again, at last where the run is left.
 
     `outcome`: for a framework whose tools return envelopes, see `Tool`. `run`: the run to record in where a hook is
     called in a thread or task that the framework made outside of the `with` block's context; else the run of the
@@ -57,46 +60,71 @@ class Recorder:
         self._called = called
         self._place: Caller | None = CURRENT.get() if run is None else run.root
         self._steps: dict[tuple[str, str, str, bool], Step[..., Any]] = {}
-        self._waiting: dict[object, CallWaits] = {}
+        self._waiting: dict[Which, CallWaits] = {}
         self._lock = threading.Lock()
 
     def model(
-        self, name: str, request: Mapping[str, Any], make: Make, *, went_on_from: WentOnFrom | None = None
+        self,
+        name: str,
+        request: Mapping[str, Any],
+        make: Make,
+        *,
+        went_on_from: WentOnFrom | None = None,
+        told_of: ToldOf | None = None,
     ) -> Any:
         """Return the answer of a model: from the record, or what `make` returns (plain values), recorded.
 
         `went_on_from`: for frameworks with checkpoints of their own, which go on without asking for earlier answers
         again: whether a recorded answer (of this name) stands in a request. One that does is no divergence.
+        `told_of`: whether a request holds what came of a call, by its id: the framework waits no more for such a one.
         """
-        self._check_waiting()
+        self._check_waiting(request, told_of)
         return self._within(lambda: self._model(name, _ask, went_on_from)(make, **request))
 
     async def amodel(
-        self, name: str, request: Mapping[str, Any], make: MakeAsync, *, went_on_from: WentOnFrom | None = None
+        self,
+        name: str,
+        request: Mapping[str, Any],
+        make: MakeAsync,
+        *,
+        went_on_from: WentOnFrom | None = None,
+        told_of: ToldOf | None = None,
     ) -> Any:
         """Do what `model` does, on the running event loop."""
-        self._check_waiting()
+        self._check_waiting(request, told_of)
         step = self._model(name, _ask_async, went_on_from)
         return await self._within(lambda: step(make, **request))
 
     def stream(
-        self, name: str, request: Mapping[str, Any], make: MakeChunks, *, went_on_from: WentOnFrom | None = None
+        self,
+        name: str,
+        request: Mapping[str, Any],
+        make: MakeChunks,
+        *,
+        went_on_from: WentOnFrom | None = None,
+        told_of: ToldOf | None = None,
     ) -> Iterator[Any]:
         """Yield the chunks of a model's answer (plain values) as they come, recorded when the last one is taken.
 
         Restored, all come at once. A stream that is left before its end is no record. In one run a name is either
         one of streams or one of whole answers, which are a stream of one chunk.
         """
-        self._check_waiting()
+        self._check_waiting(request, told_of)
         step = self._model(name, _ask_chunks, went_on_from)
         chunks: Iterator[Any] = self._within(lambda: step(make, **request))
         return chunks
 
     def astream(
-        self, name: str, request: Mapping[str, Any], make: MakeChunksAsync, *, went_on_from: WentOnFrom | None = None
+        self,
+        name: str,
+        request: Mapping[str, Any],
+        make: MakeChunksAsync,
+        *,
+        went_on_from: WentOnFrom | None = None,
+        told_of: ToldOf | None = None,
     ) -> AsyncIterator[Any]:
         """Do what `stream` does, on the running event loop."""
-        self._check_waiting()
+        self._check_waiting(request, told_of)
         step = self._model(name, _ask_chunks_async, went_on_from)
         chunks: AsyncIterator[Any] = self._within(lambda: step(make, **request))
         return chunks
@@ -138,7 +166,8 @@ class Recorder:
     def waits_elsewhere(self, name: str, arguments: Mapping[str, Any], call_id: str, answer: Answer) -> None:
         """Note that the framework itself waits for this call's approval: models may be asked meanwhile.
 
-        Unless one is asked, or the call is made, the run cannot be completed: Pending is raised where it is left.
+        Until the call is made, or a model is told what came of it (`told_of`), the run cannot be completed: Pending
+        is raised where it is left.
         """
         waits = self._waits_for(name, answer)
         waits.elsewhere = True
@@ -172,15 +201,17 @@ class Recorder:
         return self._gate(ToolRequest(run_id=self._run_id(), tool=tool, arguments=arguments, call_id=call_id))
 
     def _waits_for(self, name: str, answer: Answer) -> CallWaits:
-        said = f"the call of {self._called(name)!r} waits for approval {answer.approval_id!r}"
+        which = f" {answer.approval_id!r}" if answer.approval_id else ""
+        said = f"the call of {self._called(name)!r} waits for approval{which}"
         return CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
 
-    def _check_waiting(self) -> None:
+    def _check_waiting(self, request: Mapping[str, Any], told_of: ToldOf | None) -> None:
         waits = self._waits()
         for which, one in [*waits.items()]:
             if not one.elsewhere:
                 raise CallWaits(one.message, approval_id=one.approval_id, hint=one.hint)
-            waits.pop(which, None)  # the framework went on without it
+            if told_of is not None and which[1] and told_of(request, which[1]):
+                waits.pop(which, None)  # the framework went on without it
 
     def _allowed(self, make: Make, veto: str) -> Make:
         def refused() -> Any:
@@ -197,9 +228,9 @@ class Recorder:
     def _run_id(self) -> str:
         return str(getattr(self._session(), "run_id", ""))
 
-    def _waits(self) -> dict[object, CallWaits]:
+    def _waits(self) -> dict[Which, CallWaits]:
         """The calls that wait in this attempt, whichever recorder asked."""
-        waits: dict[object, CallWaits] = getattr(self._session(), "waiting", self._waiting)
+        waits: dict[Which, CallWaits] = getattr(self._session(), "waiting", self._waiting)
         return waits
 
     def _session(self) -> Any:
@@ -251,9 +282,15 @@ class Recorder:
             return self._steps[key]
 
 
-def _which(name: str, arguments: Mapping[str, Any], call_id: str) -> tuple[str, str, str]:
-    """Return what a call that waits is known by in one attempt: an id that comes twice stands for two calls."""
-    return name, call_id, repr(arguments)
+def _which(name: str, arguments: Mapping[str, Any], call_id: str) -> Which:
+    """Return what a call that waits is known by in one attempt: an id that comes twice stands for two calls.
+
+    The order of arguments is no part of it. Arguments that cannot be stored are like no others: no such call is made.
+    """
+    try:
+        return name, call_id, value_digest(finite(arguments))
+    except (NotFinite, Unstorable):
+        return name, call_id, object()
 
 
 # One function each, whatever recorder it is used by: a run knows a step of one name by its function.

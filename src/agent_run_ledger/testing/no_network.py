@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 _TO_ADDRESS: Final = ("socket.connect", "socket.sendto", "socket.sendmsg")
-_TO_NAME: Final = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
+_TO_NAME: Final = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo")
 
 
 class NetworkRefused(OSError):
@@ -33,22 +33,25 @@ def refuse_network(note: Callable[[str], object]) -> None:
         elif event in _TO_ADDRESS:
             if args[1] is not None and not _is_here(args[0], args[1], bound):
                 refuse(event, args[1])
-        elif event in _TO_NAME and not _is_loopback(args[0]):
+        elif event in _TO_NAME and not _is_loopback(_host(args[0])):
             refuse(event, args[0])
 
     def refuse(event: str, where: object) -> None:
-        said = str(cast("tuple[object, ...]", where)[0]) if isinstance(where, tuple) else str(where)
-        words = f"{event.removeprefix('socket.')} {said}"
+        words = f"{event.removeprefix('socket.')} {_host(where)}"
         note(words)
         raise NetworkRefused(f"this process may not reach for the network: {words}")
 
     sys.addaudithook(hear)
 
 
+def _host(where: object) -> object:
+    return cast("tuple[object, ...]", where)[0] if isinstance(where, tuple) else where
+
+
 def _is_here(one: socket.socket, address: object, bound: weakref.WeakSet[socket.socket]) -> bool:
     if one.family == socket.AF_UNIX:
         return True
-    if not isinstance(address, tuple) or not _is_loopback(cast("tuple[object, ...]", address)[0]):
+    if not isinstance(address, tuple) or not _is_loopback(_host(address)):
         return False
     return cast("tuple[object, ...]", address)[1] in {_port(other) for other in [*bound]}
 

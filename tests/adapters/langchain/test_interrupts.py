@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command, interrupt
@@ -22,6 +22,7 @@ from agent_run_ledger.adapters.langchain import (
     suspend_if_waiting,
     wrap_chat_model,
 )
+from agent_run_ledger.adapters.langchain.request import told_of
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.testing import check_ledger
 from tests.adapters.langchain.scripted import Scripted, calls, scripted
@@ -199,16 +200,54 @@ def test_a_tool_that_interrupts_by_itself_waits_and_the_one_beside_it_runs_once(
     assert model.asked == 2
 
 
-def test_another_model_may_be_asked_while_the_graph_itself_waits(office: Office, ledger: RunLedger) -> None:
+def test_another_model_may_be_asked_while_the_graph_itself_waits_and_the_run_waits_on(
+    office: Office, ledger: RunLedger
+) -> None:
     recorder = Recorder(gate=office.gate)
     model = scripted(office.folder, calls(EMAIL), "done")
     node = ledger_tool_node(office.tools, recorder=recorder, interrupts=True)
     graph = raw_graph(wrap_chat_model(model, recorder=recorder), node, is_async=False)
-    with ledger.run("ticket"):
+
+    def work() -> None:
         assert graph.invoke({"messages": [HumanMessage("go")]})["__interrupt__"]
-        beside = wrap_chat_model(model, recorder=recorder).invoke([HumanMessage("tell Ada that an approval waits")])
-    assert beside.tool_calls
-    assert (office.ran, model.asked) == ([], 2)
+        for one in (recorder, Recorder()):
+            beside = wrap_chat_model(model, recorder=one).invoke([HumanMessage("tell Ada that an approval waits")])
+            assert beside.tool_calls
+
+    with pytest.raises(Pending, match="approval-7"), ledger.run("ticket"):
+        work()
+    assert ledger.bind("ticket").state is RunState.SUSPENDED
+    assert (office.ran, model.asked) == ([], 3)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_call_that_was_answered_past_the_tool_node_waits_no_more(
+    office: Office, ledger: RunLedger, saver: SqliteSaver, answered: bool
+) -> None:
+    model = scripted(office.folder, calls(EMAIL), "done", "done")
+    recorder = Recorder(gate=office.gate)
+    node = ledger_tool_node(office.tools, recorder=recorder, interrupts=True)
+    graph = raw_graph(wrap_chat_model(model, recorder=recorder), node, is_async=False, checkpointer=saver)
+    told = ToolMessage("not today", tool_call_id="p1") if answered else HumanMessage("and now?")
+
+    def work() -> None:
+        said = graph.invoke({"messages": [HumanMessage("go")]}, CONFIG)["messages"]
+        assert wrap_chat_model(model, recorder=recorder).invoke([told, *said, told]).content == "done"
+
+    if answered:
+        with ledger.run("ticket"):
+            work()
+    else:
+        with pytest.raises(Pending, match="approval-7"), ledger.run("ticket"):
+            work()
+    assert office.ran == []
+
+
+def test_an_answer_to_an_earlier_call_of_its_id_ends_no_wait() -> None:
+    answers = [{"role": "ai", "calls": [{"id": "p1"}]}, {"role": "tool", "call": "p1"}]
+    assert told_of({"messages": answers}, "p1")
+    assert not told_of({"messages": [*answers, answers[0]]}, "p1")
+    assert not told_of({"messages": answers}, "p2")
 
 
 def test_what_is_not_interrupted_passes_through() -> None:

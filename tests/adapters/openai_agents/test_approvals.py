@@ -13,7 +13,7 @@ from agents import Agent, Runner, RunState, function_tool
 
 from agent_run_ledger import Diverged, Pending, RunLedger
 from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest
-from agent_run_ledger.adapters.openai_agents import check_interruptions, wrap_agent
+from agent_run_ledger.adapters.openai_agents import check_interruptions, make_recorder, wrap_agent
 from agent_run_ledger.kernel.states import RunState as State
 from agent_run_ledger.testing import check_ledger
 from tests.adapters.openai_agents.fakes import FakeModel, call, text
@@ -206,28 +206,65 @@ def test_a_call_that_waits_ends_the_run_of_an_agent_that_would_end_with_its_resu
         assert opened.bind(RUN).state is State.SUSPENDED
 
 
-def test_a_run_whose_interruptions_nobody_looks_at_is_suspended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_a_run_whose_interruptions_nobody_looks_at_is_suspended(tmp_path: Path, own: bool) -> None:
+    """Whoever asked: the gate, or the tool itself where there is none; and whichever agent beside it is asked."""
     said, ran = [Permission.PENDING], list[str]()
 
-    @function_tool
+    @function_tool(needs_approval=own)
     def pay() -> str:
         ran.append("pay")
         return "paid"
 
-    def live(opened: RunLedger) -> None:
+    def live(opened: RunLedger, *, approve: bool = False) -> None:
         model = FakeModel(lambda told, _: [text("done")] if told else [call("pay", "p")], tmp_path / "asked")
         agent = Agent(name="clerk", model=model, tools=[pay])
-        wrap_agent(agent, gate=lambda _: Answer(permission=said[-1], approval_id="ap-1"))
-        with opened.run(RUN):
-            Runner.run_sync(agent, "Pay.")
+        beside = Agent(name="beside", model=FakeModel(lambda *_: [text("hello")], tmp_path / "asked"))
+        recorder = make_recorder() if own else make_recorder(gate=lambda _: Answer(permission=said[-1]))
+        wrap_agent(agent, recorder=recorder)
+        wrap_agent(beside, recorder=recorder)
+        with opened.bind(RUN, on_change="rerun").run():
+            result = Runner.run_sync(agent, "Pay.")
+            Runner.run_sync(beside, "Hello.")
+            if approve:
+                state = result.to_state()
+                state.approve(result.interruptions[0])
+                Runner.run_sync(agent, state)
 
     with ledger(tmp_path) as opened:
-        with pytest.raises(Pending, match="ap-1"):
+        with pytest.raises(Pending, match="'pay' waits for approval"):
             live(opened)
         assert (opened.bind(RUN).state, ran) == (State.SUSPENDED, [])
         said.append(Permission.ALLOWED)
-        live(opened)
+        live(opened, approve=own)
         assert (opened.bind(RUN).state, ran) == (State.COMPLETED, ["pay"])
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_rejected_in_the_sdk_the_run_is_over_only_when_a_model_was_told(tmp_path: Path, last: bool) -> None:
+    @function_tool
+    def pay() -> str:
+        raise AssertionError
+
+    model = FakeModel(lambda told, _: [text("well")] if told else [call("pay", "p")], tmp_path / "asked")
+    behaviour: Any = "stop_on_first_tool" if last else "run_llm_again"
+    agent = Agent(name="clerk", model=model, tools=[pay], tool_use_behavior=behaviour)
+    wrap_agent(agent, gate=lambda _: Answer(permission=Permission.PENDING, approval_id="ap-1"))
+
+    def live(opened: RunLedger) -> None:
+        with opened.run(RUN):
+            result = Runner.run_sync(agent, "Pay.")
+            state = result.to_state()
+            state.reject(result.interruptions[0])
+            assert not Runner.run_sync(agent, state).interruptions
+
+    with ledger(tmp_path) as opened:
+        if last:
+            with pytest.raises(Pending, match="ap-1"):
+                live(opened)
+        else:
+            live(opened)
+        assert opened.bind(RUN).state is (State.SUSPENDED if last else State.COMPLETED)
 
 
 @pytest.mark.parametrize("own", [False, True])

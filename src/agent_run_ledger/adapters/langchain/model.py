@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field
 
 from agent_run_ledger.adapters.langchain.answers import Chunks, chunk_of, result_of, whole_answers
-from agent_run_ledger.adapters.langchain.request import request_of, stands_in
+from agent_run_ledger.adapters.langchain.request import request_of, stands_in, told_of
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.errors import Misuse
 
@@ -89,7 +89,7 @@ class LedgerChatModel(BaseChatModel):
             yield from whole_answers(result, _id(run_manager))
 
         request = request_of(self.inner, messages, stop=stop, settings=kwargs)
-        return result_of([*self.recorder.stream(self.step, request, make, went_on_from=stands_in)])
+        return result_of([*self.recorder.stream(self.step, request, make, went_on_from=stands_in, told_of=told_of)])
 
     async def _agenerate(
         self,
@@ -106,9 +106,8 @@ class LedgerChatModel(BaseChatModel):
                 yield answer
 
         request = request_of(self.inner, messages, stop=stop, settings=kwargs)
-        return result_of(
-            [part async for part in self.recorder.astream(self.step, request, make, went_on_from=stands_in)]
-        )
+        parts = self.recorder.astream(self.step, request, make, went_on_from=stands_in, told_of=told_of)
+        return result_of([part async for part in parts])
 
     def _stream(
         self,
@@ -129,7 +128,7 @@ class LedgerChatModel(BaseChatModel):
             yield from chunks.rest()
 
         request = request_of(self.inner, messages, stop=stop, settings=kwargs)
-        for part in self.recorder.stream(self.step, request, make, went_on_from=stands_in):
+        for part in self.recorder.stream(self.step, request, make, went_on_from=stands_in, told_of=told_of):
             yield chunk_of(part)
 
     async def _astream(
@@ -155,7 +154,7 @@ class LedgerChatModel(BaseChatModel):
                 yield last
 
         request = request_of(self.inner, messages, stop=stop, settings=kwargs)
-        async for part in self.recorder.astream(self.step, request, make, went_on_from=stands_in):
+        async for part in self.recorder.astream(self.step, request, make, went_on_from=stands_in, told_of=told_of):
             yield chunk_of(part)
 
 

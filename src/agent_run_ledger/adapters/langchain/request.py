@@ -43,6 +43,16 @@ def stands_in(request: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) ->
     )
 
 
+def told_of(request: Mapping[str, Any], call_id: str) -> bool:
+    """Return whether a question holds what came of a call: a message for it, which no later call has the id of."""
+    for one in reversed(request["messages"]):
+        if one.get("call") == call_id:
+            return True
+        if any(call.get("id") == call_id for call in one.get("calls", ())):
+            return False
+    return False
+
+
 def _message(message: BaseMessage) -> dict[str, Any]:
     said: dict[str, Any] = {"role": message.type}
     content = message.content
@@ -53,7 +63,7 @@ def _message(message: BaseMessage) -> dict[str, Any]:
     if isinstance(message, AIMessage):
         said["role"] = "ai"
         said["calls"] = [
-            meaning({"id": one["id"], "name": one["name"], "arguments": finite(one["args"])})
+            meaning({"id": one["id"], "name": one["name"], "arguments": finite(meaning(one["args"]))})
             for one in message.tool_calls
         ]
     elif isinstance(message, ToolMessage):

@@ -11,7 +11,7 @@ from agents.items import ModelResponse, TResponseStreamEvent
 from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
 from openai.types.responses import ResponseCompletedEvent, ResponseOutputItemDoneEvent, ResponseTextDeltaEvent
 
-from agent_run_ledger.adapters.openai_agents.requests import IN_ORDER, request_of, stands_in
+from agent_run_ledger.adapters.openai_agents.requests import IN_ORDER, request_of, stands_in, told_of
 from agent_run_ledger.adapters.openai_agents.responses import (
     Kept,
     completed_of,
@@ -66,7 +66,9 @@ class LedgerModel(Model):
             report(kept, self.model)
             return kept
 
-        return response_of(await self._recorder.amodel(STEP, self._request(args, said), ask, went_on_from=stands_in))
+        return response_of(
+            await self._recorder.amodel(STEP, self._request(args, said), ask, went_on_from=stands_in, told_of=told_of)
+        )
 
     async def stream_response(self, *args: Any, **said: Any) -> AsyncIterator[TResponseStreamEvent]:
         """See Model.stream_response."""
@@ -103,7 +105,7 @@ class LedgerModel(Model):
             report(kept, self.model)
             return kept
 
-        call = asyncio.ensure_future(self._recorder.amodel(STEP, request, ask, went_on_from=stands_in))
+        call = asyncio.ensure_future(self._recorder.amodel(STEP, request, ask, went_on_from=stands_in, told_of=told_of))
         call.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:

@@ -75,6 +75,14 @@ def stands_in(request: Mapping[str, Any], kept: Any) -> bool:
     return bool(said) and all(sign in known for sign in said)
 
 
+def told_of(request: Mapping[str, Any], call_id: str) -> bool:
+    """Return whether a question holds what came of a call: an output is the last that it says of its id."""
+    items = request.get("input")
+    given = items if isinstance(items, list) else []
+    said = [str(one.get("type")) for one in given if isinstance(one, Mapping) and one.get("call_id") == call_id]
+    return bool(said) and said[-1].endswith("_output")
+
+
 def _sign(item: Any) -> tuple[str, Any] | None:
     if not isinstance(item, Mapping) or item.get("type") == "reasoning":
         return None

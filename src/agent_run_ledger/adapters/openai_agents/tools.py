@@ -26,7 +26,7 @@ from agents.tool_context import ToolContext
 from agents.util._approvals import evaluate_function_tool_approval
 
 from agent_run_ledger import codecs
-from agent_run_ledger.adapters.gate import Gate, Permission, allow_all
+from agent_run_ledger.adapters.gate import Answer, Gate, Permission, allow_all
 from agent_run_ledger.adapters.openai_agents.errors import bare, carried
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
@@ -107,7 +107,7 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
     outer.timeout_seconds = None  # the body has it
     if recorder.rules.of(tool.qualified_name).deny:
         outer.needs_approval = False  # nobody is to approve what may never run
-    elif recorder.gated or callable(tool.needs_approval):
+    elif recorder.gated or tool.needs_approval:
         outer.needs_approval = _needs_approval(tool, recorder)
     return outer
 
@@ -166,15 +166,17 @@ async def _invoked(
 
 def _needs_approval(tool: FunctionTool, recorder: Recorder) -> Callable[..., Any]:
     """Return the tool's own question, and the gate's after it: a call that is waited for interrupts the run."""
+    own: Final = Answer(permission=Permission.PENDING, reason="the tool itself needs an approval of the SDK")
+
+    async def asked(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> Answer:
+        needed = tool.needs_approval
+        if callable(needed):
+            said = await evaluate_function_tool_approval(tool, context, json.dumps(arguments), call_id)
+            needed = said.outcome == "require_approval"
+        return own if needed else recorder.ask(tool.qualified_name, arguments, call_id=call_id)
 
     async def needs(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-        if tool.needs_approval is True:
-            return True
-        if callable(tool.needs_approval):
-            own = await evaluate_function_tool_approval(tool, context, json.dumps(arguments), call_id)
-            if own.outcome == "require_approval":
-                return True
-        answer = recorder.ask(tool.qualified_name, arguments, call_id=call_id)
+        answer = await asked(context, arguments, call_id)
         if answer.permission is Permission.PENDING:
             recorder.waits_elsewhere(tool.qualified_name, arguments, call_id, answer)
         return answer.permission is Permission.PENDING
