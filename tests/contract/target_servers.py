@@ -118,11 +118,13 @@ def stalls(raw: bytes = b"") -> Behaviour:
 
 
 def drips(raw: bytes, then: bytes, over: Callable[[], threading.Event]) -> Behaviour:
-    """Send these bytes and then one more again and again, each well within any wait for one byte."""
+    """Send these bytes and then a hundred more, one by one, each well within any wait for one byte."""
 
     def behave(connection: socket.socket) -> None:
         connection.sendall(raw)
-        while not over().wait(0.05):
+        for _ in range(100):
+            if over().wait(0.05):
+                return
             connection.sendall(then)
 
     return behave
