@@ -1,5 +1,6 @@
 """The effect half: actions that must happen once, from their proposal to the evidence of what became of them."""
 
+from agent_run_ledger.effects.dispatching import Dispatched, Dispatcher, Unrecorded
 from agent_run_ledger.effects.engine import Settings
 from agent_run_ledger.effects.intents import Intent
 from agent_run_ledger.effects.views import ActionView, LedgerView
@@ -9,13 +10,20 @@ from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, FenceAnswer, Found, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import Permit
 from agent_run_ledger.kernel.effects.reading import Sample
+from agent_run_ledger.kernel.effects.report import Answered, Lost, NotSent
+from agent_run_ledger.kernel.effects.request import Call, Request, request_bytes
 from agent_run_ledger.ports.effects import Heard, Seen, TimeSource, Witness
+from agent_run_ledger.ports.targets import Sending, Target
 
 __all__ = [
     "ActionState",
     "ActionView",
     "Actor",
+    "Answered",
+    "Call",
     "Covers",
+    "Dispatched",
+    "Dispatcher",
     "DoubtBy",
     "Drain",
     "DrainKind",
@@ -26,19 +34,26 @@ __all__ = [
     "Intent",
     "LedgerState",
     "LedgerView",
+    "Lost",
+    "NotSent",
     "Observation",
     "Permit",
     "Receipt",
+    "Request",
     "Role",
     "Sample",
     "Seen",
+    "Sending",
     "Settings",
     "Statement",
+    "Target",
     "TargetClass",
     "TimeSource",
+    "Unrecorded",
     "VerifiedApproval",
     "Witness",
     "WitnessPolicy",
+    "request_bytes",
     "statement_bytes",
     "statement_sha256",
 ]

@@ -8,8 +8,8 @@ from typing import cast
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.effects import TargetClass, Terms
+from agent_run_ledger.kernel.effects.request import MAX_REQUEST_BYTES
 
-MAX_REQUEST_BYTES = 16 << 20
 MAX_TEXT = 1_024
 MAX_PRECONDITIONS = 100
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from hashlib import sha256
 
+from agent_run_ledger.effects.dispatching import Dispatcher
 from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
@@ -47,6 +48,7 @@ from agent_run_ledger.kernel.effects.states import CLOSED
 from agent_run_ledger.kernel.effects.strength import weaker
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import TimeSource, Witness
+from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.store.sqlite_store import WAIT_S
 
@@ -299,6 +301,10 @@ class EffectLedger:
         return self._asked(
             action_id, lambda now: Doubt(actor=actor, now=now, action_id=action_id, by=by, worker=worker), op_id
         )
+
+    def dispatcher(self, target: Target, actor: Actor, *, worker: str) -> Dispatcher:
+        """Return one worker's way to one target, by this ledger's clock: claim, send once, and record what came."""
+        return Dispatcher(self, target, actor=actor, worker=worker, time=self._time, entropy=self._entropy)
 
     # -- what ends a doubt --------------------------------------------------------------------------------------------
 
