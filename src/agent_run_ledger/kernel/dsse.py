@@ -96,9 +96,9 @@ def _base64(tree: object, what: str) -> bytes:
     text = text_of(tree, what)
     plain = text if "+" in text or "/" in text else text.translate(_URL_SAFE)
     try:
-        value = a2b_base64(plain.encode("ascii"), strict_mode=True)
+        value = a2b_base64(plain.encode("ascii"))
     except (Error, UnicodeEncodeError):
         raise NotStrict(f"{what} is not base64: {shown(text)}") from None
     if b64encode(value).decode("ascii") != plain:
-        raise NotStrict(f"{what} is base64 with stray bits: {shown(text)}")
+        raise NotStrict(f"{what} is not base64 as it is written: {shown(text)}")
     return value

@@ -7,7 +7,6 @@ from typing import Final
 
 PUBLIC_KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
-KEY_ID_CHARACTERS: Final = 64
 
 _SPKI: Final = bytes.fromhex("302a300506032b6570032100")
 """What stands before the 32 bytes in a SubjectPublicKeyInfo of Ed25519 (RFC 8410)."""

@@ -24,9 +24,7 @@ def read_strict(data: bytes, *, limit: int) -> Json:
     if len(data) > limit:
         raise NotStrict(f"{len(data)} bytes; at most {limit}")
     try:
-        tree: Json = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_object, parse_float=_no_float, parse_constant=_no_float
-        )
+        tree: Json = json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_float=_no_float)
         canonical(tree)
     except NotCanonical as error:
         raise NotStrict(str(error.message)) from None

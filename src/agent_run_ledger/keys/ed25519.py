@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from agent_run_ledger.errors import Refused
-from agent_run_ledger.kernel.public_keys import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, key_id_of
+from agent_run_ledger.kernel.public_keys import key_id_of
 from agent_run_ledger.keys.secret import Secret
 
 if TYPE_CHECKING:
@@ -86,8 +86,6 @@ def verify(public: bytes, signature: bytes, message: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if len(public) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
-        return False
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -21,7 +21,7 @@ def write_private(path: Path, secret: Secret) -> None:
     Refused("unwritable") where it cannot be made; then nothing of it is left.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
     except FileExistsError:
         raise Refused(f"{path} is there already", code="file_exists", hint="no key is overwritten") from None
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import traceback
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -78,6 +79,13 @@ def test_a_key_comes_back_from_its_pem(phrase: Secret | None) -> None:
     pem = ANN.pem(phrase)
     assert (b"ENCRYPTED" in pem.reveal()) == (phrase is not None)
     assert SigningKey.from_pem(pem, phrase).sign(b"m") == ANN.sign(b"m")
+
+
+def test_the_file_is_the_pkcs8_of_other_tools() -> None:
+    # RFC 8410, section 7: a version, the object id of Ed25519, and the 32 bytes.
+    der = bytes.fromhex("302e020100300506032b657004220420") + ANN._private.private_bytes_raw()
+    title = b"PRIVATE KEY-----\n"
+    assert ANN.pem().reveal() == b"-----BEGIN " + title + b64encode(der) + b"\n-----END " + title
 
 
 def test_a_key_without_a_passphrase_ignores_one() -> None:
