@@ -66,6 +66,13 @@ def test_every_point_of_small_order_is_refused() -> None:
             assert not is_sound((y | sign).to_bytes(32, "little"))
 
 
+def test_a_key_of_either_sign_is_sound() -> None:
+    drawn = [Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32).public_key() for seed in range(8)]
+    publics = [public.public_bytes_raw() for public in drawn]
+    assert {public[31] >> 7 for public in publics} == {0, 1}
+    assert all(is_sound(public) for public in publics)
+
+
 def test_such_a_key_verifies_what_nobody_signed() -> None:
     neutral = (1).to_bytes(32, "little")
     assert verify(neutral, neutral + bytes(32), b"anything")

@@ -27,7 +27,7 @@ def read_strict(data: bytes, *, limit: int) -> Json:
         tree: Json = json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_float=_no_float)
         canonical(tree)
     except NotCanonical as error:
-        raise NotStrict(str(error.message)) from None
+        raise NotStrict(error.reason) from None
     except RecursionError:
         raise NotStrict("nested too deeply") from None
     except NotStrict:

@@ -102,6 +102,11 @@ def test_officers_sign_one_after_the_other() -> None:
     assert refused(lambda: cosign_trust(data, OFFICERS[1])) == "signed_already"
 
 
+def test_nobody_cosigns_what_is_no_trust_file() -> None:
+    data = envelope_bytes(seal(TRUST_TYPE, b"{}", OFFICERS[:1]))
+    assert refused(lambda: cosign_trust(data, OFFICERS[1])) == "bad_trust"
+
+
 def test_the_next_file_is_signed_by_the_officers_of_both() -> None:
     assert followed("dan", "ola", "pia") == {"dan", "ola", "pia"}
     assert refused(lambda: followed("dan", "pia")) == "few_officers"

@@ -285,6 +285,11 @@ def test_what_is_nearly_a_statement_is_refused_whoever_signed_it(name: str) -> N
     assert refusal.value.code == "bad_statement"
 
 
+def test_who_reads_another_version_is_told_so() -> None:
+    with pytest.raises(BadStatement, match="its version is 2"):
+        statement_from(FORGED["another version"])
+
+
 def test_a_signature_of_another_type_is_none() -> None:
     other = seal("application/vnd.agent-run-ledger.login.v1+json", statement_bytes(STATEMENT), [key("bob")])
     with pytest.raises(Refused) as refusal:
