@@ -324,10 +324,12 @@ def check_kept(path: Path) -> int:
 
 
 @contextmanager
-def effects(*, witness: FakeWitness | None = None, kept: bool = True, **settings: Any) -> Iterator[Kit]:
+def effects(
+    *, witness: FakeWitness | None = None, kept: bool = True, kind: type[Kit] = Kit, **settings: Any
+) -> Iterator[Kit]:
     """An effect ledger in a folder of its own, which is closed at the end and read anew, unless a test broke it."""
     with quick_folder() as folder:
-        kit = Kit(folder, witness=witness, **settings)
+        kit = kind(folder, witness=witness, **settings)
         try:
             yield kit
         finally:

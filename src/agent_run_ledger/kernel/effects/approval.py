@@ -4,13 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.canonical import Json, canonical
 from agent_run_ledger.kernel.effects.action import Action, Standing
+from agent_run_ledger.kernel.strict_json import (
+    NotStrict,
+    bytes_of,
+    exactly,
+    list_of,
+    number_of,
+    read_strict,
+    shown,
+    text_of,
+)
 
 APPROVAL_DOMAIN: Final = b"arl/approval/v1\n"
+APPROVAL_TYPE: Final = "application/vnd.agent-run-ledger.approval.v1+json"
 APPROVAL_VERSION: Final = 1
+MAX_STATEMENT_BYTES: Final = 1 << 18
+
+_BYTES: Final = ("ledger_id", "action_id", "request_sha256", "policy_sha256", "display_sha256", "nonce")
+_NUMBERS: Final = ("epoch", "not_before_ms", "dispatch_before_ms")
+_TEXTS: Final = ("action_key", "executor", "audience", "requester", "approver")
+
+
+class BadStatement(Refused, ValueError):
+    """Bytes that are no statement, or none in the form in which it is signed."""
+
+    code = "bad_statement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +119,28 @@ def statement_bytes(statement: Statement) -> bytes:
 def statement_sha256(statement: Statement) -> bytes:
     """Return the 32 bytes that are signed: SHA-256 over APPROVAL_DOMAIN and the canonical statement."""
     return sha256(APPROVAL_DOMAIN + statement_bytes(statement)).digest()
+
+
+def statement_from(data: bytes) -> Statement:
+    """Return the statement of these canonical bytes; BadStatement for anything that `statement_bytes` does not give."""
+    try:
+        tree = exactly(
+            read_strict(data, limit=MAX_STATEMENT_BYTES), (*_BYTES, *_NUMBERS, *_TEXTS, "preconditions", "v"), "it"
+        )
+        if number_of(tree["v"], "v") != APPROVAL_VERSION:
+            raise NotStrict(f"its version is {shown(tree['v'])}")
+        pairs = [list_of(pair, "a precondition") for pair in list_of(tree["preconditions"], "preconditions")]
+        if any(len(pair) != 2 for pair in pairs):
+            raise NotStrict("a precondition is a pair of name and expected value")
+        held: dict[str, Any] = {
+            **{name: bytes_of(tree[name], name) for name in _BYTES},
+            **{name: number_of(tree[name], name) for name in _NUMBERS},
+            **{name: text_of(tree[name], name) for name in _TEXTS},
+            "preconditions": tuple([(text_of(a, "a name"), text_of(b, "an expected value")) for a, b in pairs]),
+        }
+        statement = Statement(**held)
+        if statement_bytes(statement) != data:
+            raise NotStrict("its bytes are not the canonical ones")
+    except NotStrict as error:
+        raise BadStatement(f"this is no approval statement: {error}") from None
+    return statement

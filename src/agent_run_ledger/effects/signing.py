@@ -1,0 +1,23 @@
+"""The approver's side: signs a statement with the bytes and the display in hand that it speaks of."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from agent_run_ledger.errors import Refused
+from agent_run_ledger.kernel.dsse import envelope_bytes
+from agent_run_ledger.kernel.effects.approval import APPROVAL_TYPE, Statement, statement_bytes
+from agent_run_ledger.keys import SigningKey, seal
+
+
+def sign_approval(statement: Statement, key: SigningKey, *, request: bytes, display: bytes) -> bytes:
+    """Return the signed approval as an envelope in JSON.
+
+    `request` are the bytes to be sent, `display` is what the approver was shown: Refused("other_request") or
+    Refused("other_display") where the statement is about others, and then nothing is signed.
+    """
+    if sha256(request).digest() != statement.request_sha256:
+        raise Refused("the statement is about other bytes than these", code="other_request")
+    if sha256(display).digest() != statement.display_sha256:
+        raise Refused("the statement is about another display than the one that was shown", code="other_display")
+    return envelope_bytes(seal(APPROVAL_TYPE, statement_bytes(statement), [key]))

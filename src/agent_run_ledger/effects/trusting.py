@@ -1,0 +1,86 @@
+"""Opens signed trust files: one whose digest is known, or the next one after one that is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent_run_ledger.errors import Refused
+from agent_run_ledger.kernel.dsse import Envelope, envelope_bytes, read_envelope
+from agent_run_ledger.kernel.effects import Now
+from agent_run_ledger.kernel.effects.trust import TRUST_TYPE, TrustFile, trust_bytes, trust_sha256
+from agent_run_ledger.kernel.effects.trust_reader import MAX_TRUST_BYTES, trust_from
+from agent_run_ledger.keys import SigningKey, countersign, seal, signed_by
+
+MAX_SIGNED_BYTES: Final = 2 * MAX_TRUST_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedTrust:
+    """A trust file that enough of its officers signed, its digest, and who they are."""
+
+    trust: TrustFile
+    sha256: bytes
+    signers: frozenset[str]
+
+
+def sign_trust(trust: TrustFile, keys: Sequence[SigningKey]) -> bytes:
+    """Return a trust file in an envelope, signed by these keys."""
+    return envelope_bytes(seal(TRUST_TYPE, trust_bytes(trust), keys))
+
+
+def cosign_trust(data: bytes, key: SigningKey) -> bytes:
+    """Return the envelope of a trust file with one more signature. Refused("signed_already")."""
+    envelope = read_envelope(data, payload_type=TRUST_TYPE, limit=MAX_SIGNED_BYTES)
+    trust_from(envelope.payload)
+    return envelope_bytes(countersign(envelope, key))
+
+
+def open_trust(data: bytes, *, now: Now, expected_sha256: bytes | None) -> SignedTrust:
+    """Return the trust file of a known digest.
+
+    None: nobody knows it yet, and whoever wrote the file named the officers that signed it; compare the digest with
+    what they say. Refused: "other_trust" for another digest, "few_officers" where too few of its officers signed it
+    with keys that count now, and as `read_envelope` and `trust_from` say.
+    """
+    envelope, trust = _read(data)
+    found = trust_sha256(trust)
+    if expected_sha256 is not None and found != expected_sha256:
+        said = f"the trust file has the digest {found.hex()}, and {expected_sha256.hex()} is expected"
+        raise Refused(said, code="other_trust")
+    return SignedTrust(trust=trust, sha256=found, signers=_enough(envelope, trust, now))
+
+
+def follow_trust(data: bytes, *, now: Now, before: TrustFile) -> SignedTrust:
+    """Return the trust file that comes after a trusted one: enough officers of both signed it.
+
+    Refused: "other_ledger", "old_serial" for one that is not newer, and as `open_trust` says.
+    """
+    envelope, trust = _read(data)
+    if trust.ledger_id != before.ledger_id:
+        raise Refused("the trust file is that of another ledger", code="other_ledger")
+    if trust.serial <= before.serial:
+        said = f"the trust file has the serial {trust.serial}, and {before.serial} is in use"
+        raise Refused(said, code="old_serial")
+    signers = _enough(envelope, before, now) | _enough(envelope, trust, now)
+    return SignedTrust(trust=trust, sha256=trust_sha256(trust), signers=signers)
+
+
+def _read(data: bytes) -> tuple[Envelope, TrustFile]:
+    envelope = read_envelope(data, payload_type=TRUST_TYPE, limit=MAX_SIGNED_BYTES)
+    return envelope, trust_from(envelope.payload)
+
+
+def _enough(envelope: Envelope, trust: TrustFile, now: Now) -> frozenset[str]:
+    """Return the officers of a trust file who signed an envelope with a key that counts now."""
+    signers = frozenset(
+        officer.name
+        for officer in trust.officers
+        for key in officer.keys
+        if key.begun(now) and not key.over(now) and signed_by(envelope, key.public)
+    )
+    if len(signers) < trust.officers_needed:
+        said = f"{len(signers)} of the officers signed the trust file, and {trust.officers_needed} are needed"
+        raise Refused(said, code="few_officers")
+    return signers
