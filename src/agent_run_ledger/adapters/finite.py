@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import cmath
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from decimal import Decimal
 from typing import Any, Final, cast
 
@@ -27,9 +27,10 @@ def is_finite(value: object) -> bool:
         elif isinstance(one, Decimal):
             if not one.is_finite():
                 return False
-        elif isinstance(one, Mapping | list | tuple | Set) and id(one) not in seen:
-            seen.add(id(one))
-            left += cast("Mapping[Any, object]", one).values() if isinstance(one, Mapping) else one
+        elif isinstance(one, Mapping | list | tuple | Set) and id(cast("object", one)) not in seen:
+            seen.add(id(cast("object", one)))
+            held = cast("Mapping[Any, object] | Collection[object]", one)
+            left += held.values() if isinstance(held, Mapping) else held
     return True
 
 
@@ -43,7 +44,7 @@ def finite(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _looks_so(value: object) -> bool:
-    return isinstance(value, Mapping) and cast("Mapping[Any, object]", value).keys() == {NO_NUMBER}
+    return isinstance(value, Mapping) and [*cast("Mapping[object, object]", value)] == [NO_NUMBER]
 
 
 def _said(value: object) -> Any:

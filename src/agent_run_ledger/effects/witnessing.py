@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Final
+from typing import Any, Final
 
 from agent_run_ledger.errors import Unavailable
 from agent_run_ledger.kernel.effects import LedgerState, WitnessPolicy
@@ -88,11 +88,12 @@ class Witnessing:
     def _heard(self, witness: Witness, size: int, root_hash: bytes) -> Heard:
         """Ask once. A witness that fails, or says what is no answer, has said nothing; the log tells it once."""
         try:
-            heard: object = witness.extend(size, root_hash)
+            heard: Any = witness.extend(size, root_hash)
         except Exception as error:  # whatever it is, the witness has not answered
             return self._no_answer(f"{type(error).__name__}: {error}")
-        if isinstance(heard, Heard) and isinstance(heard.seen, Seen) and isinstance(heard.size, int):
-            return heard
+        if _is_answer(heard):
+            answer: Heard = heard
+            return answer
         return self._no_answer(f"an answer of type {type(heard).__name__}")
 
     def _no_answer(self, why: str) -> Heard:
@@ -100,3 +101,7 @@ class Witnessing:
             self._failed = True
             log.warning("the witness fails, which is taken for silence: %s", why)
         return _SILENT
+
+
+def _is_answer(heard: Any) -> bool:
+    return isinstance(heard, Heard) and (type(heard.seen), type(heard.size)) == (Seen, int)

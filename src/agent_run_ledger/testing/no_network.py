@@ -51,7 +51,7 @@ def _host(where: object) -> object:
 def _is_here(one: socket.socket, address: object, bound: weakref.WeakSet[socket.socket]) -> bool:
     if one.family == socket.AF_UNIX:
         return True
-    if not isinstance(address, tuple) or not _is_loopback(_host(address)):
+    if not isinstance(address, tuple) or not _is_loopback(_host(cast("object", address))):
         return False
     return cast("tuple[object, ...]", address)[1] in {_port(other) for other in [*bound]}
 
