@@ -32,9 +32,10 @@ from agent_run_ledger.kernel.states import RunState
 
 if TYPE_CHECKING:
     from agent_run_ledger.codecs import register_codec
+    from agent_run_ledger.effects.grants import Dispatch, Grant
     from agent_run_ledger.kernel.budget import Budget, Reserve
     from agent_run_ledger.ledger.bound_run import BoundRun
-    from agent_run_ledger.ledger.effect_ledger import Dispatch, EffectLedger, Grant
+    from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.ledger.run_ledger import RunLedger
     from agent_run_ledger.runs.explain import StepExplanation, Verdict
     from agent_run_ledger.runs.run import Run
@@ -88,10 +89,10 @@ __all__ = [
 _LAZY = {
     "BoundRun": "agent_run_ledger.ledger.bound_run",
     "Budget": "agent_run_ledger.kernel.budget",
-    "Dispatch": "agent_run_ledger.ledger.effect_ledger",
+    "Dispatch": "agent_run_ledger.effects.grants",
     "EffectLedger": "agent_run_ledger.ledger.effect_ledger",
     "From": "agent_run_ledger.runs.steps",
-    "Grant": "agent_run_ledger.ledger.effect_ledger",
+    "Grant": "agent_run_ledger.effects.grants",
     "Reserve": "agent_run_ledger.kernel.budget",
     "Run": "agent_run_ledger.runs.run",
     "RunLedger": "agent_run_ledger.ledger.run_ledger",

@@ -98,11 +98,8 @@ class Approvals(Kit):
         """The action as it is stored, where the ledger stands, and what time it is there."""
         stored = self.ledger._store.reader().effects.action(view.action_id)
         assert stored is not None
-        reading = self.ledger._store.transact(
-            self.id(), lambda tx: read_time(tx.effects.time_mark(), self.ticks.sample())
-        )
-        ledger = self.ledger._store.transact(self.id(), lambda tx: self.ledger._engine.standing(tx, reading))
-        return stored.action, ledger, reading.now
+        reading = read_time(self.ledger._store.reader().effects.time_mark(), self.ticks.sample())
+        return stored.action, self.ledger._standing(), reading.now
 
     def refusal(self, view: ActionView, data: bytes, **changes: Any) -> str:
         """The code with which an envelope is refused; nothing changed."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger import Refused
+from agent_run_ledger import Misuse, Refused
 from agent_run_ledger.effects import ActionState, Event
 from agent_run_ledger.effects.trusting import follow_trust, sign_trust
 from agent_run_ledger.kernel.dsse import envelope_bytes
@@ -230,7 +230,8 @@ def test_2_10_an_authorisation_is_unique_and_counts_once() -> None:
         assert kit.look(view).state is A.PROPOSED
         assert kit.grant(view, kit.signed(view, "dan")).approvals == ("bob", "dan")
         short = kit.asked("refund:19")
-        assert kit.refusal(short, kit.signed(short, nonce=b"17")) == "short_nonce"
+        with pytest.raises(Misuse, match="a nonce has 16 to 64 bytes"):
+            kit.signed(short, nonce=b"17")
 
 
 # -- Beside the numbers ------------------------------------------------------------------------------------------------

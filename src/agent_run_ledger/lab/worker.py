@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from agent_run_ledger import probes
+from agent_run_ledger.effects.grants import Grant
 from agent_run_ledger.errors import LedgerError, Pending, Refused
 from agent_run_ledger.kernel.effects import Role as ActorRole
 from agent_run_ledger.kernel.effects.commands import Actor
@@ -20,7 +21,7 @@ from agent_run_ledger.lab.approval import seed_demo_approval
 from agent_run_ledger.lab.order import Order, Role
 from agent_run_ledger.lab.request import ACTION_KEY, EXECUTOR, REQUESTER, intent_of, request_bytes
 from agent_run_ledger.lab.ticks import Ticks
-from agent_run_ledger.ledger.effect_ledger import EffectLedger, Grant
+from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.store import open_sqlite
 
 DURABILITY = "extra"

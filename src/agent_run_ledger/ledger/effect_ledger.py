@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from hashlib import sha256
 
 from agent_run_ledger.effects.dispatching import Dispatcher
 from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
+from agent_run_ledger.effects.grants import Dispatch, Grant
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.sizes import check_id, check_limit, check_nonce, check_states
@@ -41,7 +41,7 @@ from agent_run_ledger.kernel.effects.commands import (
     WriteOff,
 )
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
-from agent_run_ledger.kernel.effects.permit import Permit, permit_of
+from agent_run_ledger.kernel.effects.permit import permit_of
 from agent_run_ledger.kernel.effects.reading import read_time
 from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.states import CLOSED
@@ -54,28 +54,6 @@ from agent_run_ledger.store.sqlite_store import WAIT_S
 
 PERMIT_MS = 60_000
 KEY_BYTES = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """A claim. `granted_now`: this call made it; else it was on record already, and nothing was granted again."""
-
-    view: ActionView
-    claim_id: bytes
-    granted_now: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
-    """What a worker may send: `request`, byte for byte as approved, with its permit.
-
-    `handed_now`: this call handed it out. Else it is told again, only where the receiver takes it for one effect.
-    """
-
-    view: ActionView
-    permit: Permit
-    request: bytes
-    handed_now: bool
 
 
 class EffectLedger:
