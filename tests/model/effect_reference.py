@@ -27,6 +27,7 @@ class Member:
     handed: int = 0
     drained: bool = False
     looked_after: bool = False
+    looked: bool = False
 
 
 class Reference:
@@ -158,8 +159,12 @@ class Reference:
         one = self._newest(key)
         if one is None or one.state not in ("claimed", "prepared", "unresolved"):
             return "no"
-        one.looked_after = one.drained
+        one.looked_after, one.looked = one.drained, True
         return self._done()
+
+    def write_off(self, key: str) -> str:
+        one = self._newest(key)
+        return "no" if one is not None and one.looked else self.close(key, ("unresolved",), "written_off")
 
     def not_executed(self, key: str) -> str:
         one = self._newest(key)

@@ -24,7 +24,7 @@ LATER = st.sampled_from(
     ["doubt", "drain", "look", "not_executed", "success", "write_off", "revoke", "restart", "hand_out"]
 )
 ENDS = st.sampled_from(["not_executed", "write_off", "success"])
-CLAIM_KEYS = {"w1": b"claim key of w1 .", "w2": b"claim key of w2 ."}
+CLAIM_KEYS = {"w1": b"claim key of w1.", "w2": b"claim key of w2."}
 
 
 class EffectMachine(RuleBasedStateMachine):
@@ -165,7 +165,7 @@ class EffectMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def write_off(self, key: str) -> None:
-        self._both(E.WRITE_OFF, key, self.reference.close(key, ("unresolved",), "written_off"))
+        self._both(E.WRITE_OFF, key, self.reference.write_off(key))
 
     @rule()
     def restart(self) -> None:

@@ -58,11 +58,11 @@ def text(words: str, **more: Any) -> dict[str, Any]:
 def late(message_id: Any, seconds: float, name: str) -> None:
     def answer() -> None:
         time.sleep(seconds)
-        log(f"done {name}")
         if name == "slow_error":
             say({"id": message_id, "error": {"code": 0, "message": "cancelled"}})
         else:
             say({"id": message_id, "result": text("started")})
+        log(f"done {name}")  # who reads this knows that the answer is on its way, before every later one
 
     threading.Thread(target=answer, daemon=True).start()
 
