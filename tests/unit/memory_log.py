@@ -36,6 +36,12 @@ class NoEffects:
     def leaf_transitions(self, *, first: int, stop: int) -> Iterator[Any]:
         return iter(())
 
+    def leaf_corrections(self, *, first: int, stop: int) -> Iterator[Any]:
+        return iter(())
+
+    def ownerless(self, *, limit: int) -> tuple[int, list[Any]]:
+        return 0, []
+
 
 class MemoryLog:
     """Implements ports.Reader over plain containers that tests change at will."""
