@@ -94,7 +94,7 @@ def test_without_a_wal_writers_wait_and_lose_nothing(copy: Path, monkeypatch: py
         made = store.backup(copy, progress=write)
         do_step(store, row, 1)
         assert (made.size, check_log(store)) == (2, 3)
-    assert waited == ["store_busy"]
+    assert set(waited) == {"store_busy"}
     assert check_file(copy) == 3
 
 
