@@ -128,7 +128,7 @@ def test_a_process_killed_inside_a_transaction_does_not_block_the_others(backend
 def test_a_process_killed_while_it_creates_leaves_what_the_next_one_completes(tmp_path: Path) -> None:
     """Whatever byte was written last: the file is empty, or rolled back to empty, or a store."""
     script = tmp_path / "log.db"
-    for nth in range(1, 40):
+    for nth in range(1, 120):
         with Child("die_creating", script, nth) as child:
             code, printed = child.end()
         if code == 0:
