@@ -135,6 +135,11 @@ class Race:
         if self._turns is not None:
             self._turns.pause(point)
 
+    def _pause_inside(self, point: str) -> None:
+        acting = worker_act.get(threading.get_ident())
+        if acting is not None and acting.inside:
+            self.pause(point)
+
     def claim(self, who: int) -> None:
         """Let a worker claim, in its turn."""
         worker = self._workers[who]
@@ -245,6 +250,8 @@ class Race:
         except Refused as error:
             self.refused[error.code] += 1
             happened = False
+        finally:
+            acting.inside = False
         assert happened is acting.allowed, (act, worker.name, self._reference)
 
     def reach(self, point: str) -> None:
@@ -253,8 +260,9 @@ class Race:
         if turns is None or acting is None:
             return
         if point == "commit.begin":
-            acting.allowed = self._reference.allows(acting.act, acting.worker)
+            acting.inside, acting.allowed = True, self._reference.allows(acting.act, acting.worker)
         if point == "commit.after":
+            acting.inside = False
             self._reference.happen(acting.act, acting.worker)
         if point in _POINTS:
             turns.pause(_POINTS[point])
@@ -276,7 +284,7 @@ class Race:
     def _opened(self, name: str, *, wait_s: float = WAIT_S) -> _Worker:
         registry = Registry()
         self._stores.be(registry)
-        pausing: Any = _Pausing(self.pause)
+        pausing: Any = _Pausing(self._pause_inside)
         ledger = EffectLedger(self._path, durability=self._durability, time=pausing, entropy=pausing, wait_s=wait_s)
         return _Worker(name, registry, ledger)
 
@@ -288,6 +296,8 @@ class _Act:
     act: str
     worker: str
     allowed: bool = False
+    inside: bool = False
+    """Whether it is in its transaction. What is told afterwards reads the clock too, and decides nothing."""
 
 
 worker_act: dict[int, _Act] = {}

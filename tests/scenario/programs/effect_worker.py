@@ -25,7 +25,7 @@ class Worker:
     def __init__(self, folder: Path, name: str, wait_s: float) -> None:
         self.name = name
         self.trace: list[str] = []
-        self.claim_id = b""
+        self.action_id = self.claim_id = b""
         self._db = folder / "ledger.db"
         self._clock = FileTicks(folder / "clock")
         self.ledger = EffectLedger(self._db, durability=DURABILITY, time=self, wait_s=wait_s)
@@ -43,11 +43,15 @@ class Worker:
         if point == die_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def look(self) -> None:
+        """Find the action as it is now."""
+        self.action_id = self.ledger.inspect(KEY)[-1].action_id
+
     def claim(self, claim_key: str | None = None) -> dict[str, Any]:
         """Claim the action."""
         grant = self.ledger.claim(
             executor(EXECUTOR),
-            self.ledger.inspect(KEY)[-1].action_id,
+            self.action_id,
             worker=self.name,
             request_sha256=REQUEST_SHA256,
             claim_key=None if claim_key is None else claim_key.encode(),
@@ -57,8 +61,7 @@ class Worker:
 
     def prepare(self) -> dict[str, Any]:
         """Prepare the claim."""
-        view = self.ledger.inspect(KEY)[-1]
-        self.ledger.prepare(executor(EXECUTOR), view.action_id, claim_id=self.claim_id, worker=self.name)
+        self.ledger.prepare(executor(EXECUTOR), self.action_id, claim_id=self.claim_id, worker=self.name)
         return {"prepared": True}
 
     def hold(self) -> dict[str, Any]:
@@ -89,6 +92,7 @@ def main(folder: str, name: str, wait_s: str) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         deed, die_at = deeds[asked.pop("do")], asked.pop("die_at", "")
+        worker.look()  # a view reads the clock too: before the trace
         worker.trace.clear()
         probes.install(lambda point, die_at=die_at: worker.reached(point, die_at))  # type: ignore[misc]
         try:
