@@ -335,6 +335,7 @@ HISTORY = {
     "actions": "actions are history",
     "approvals": "approvals are history",
     "requests": "a request is what was approved",
+    "answers": "an answer is what came",
     "action_records": "records are history",
     "clock_corrections": "corrections are history",
 }
@@ -344,6 +345,7 @@ def _filled() -> Scratch:
     scratch = Scratch().bare()
     scratch.put(sized(row(A.PROPOSED, approvals=(APPROVAL,))))
     scratch.file.execute("INSERT INTO requests (action_row_id, body) VALUES (1, x'00')")
+    scratch.file.execute("INSERT INTO answers (action_row_id, evidence_id, body) VALUES (1, x'01', x'00')")
     scratch.file.execute("INSERT INTO action_records VALUES (65536, 1, zeroblob(32), x'00')")
     scratch.file.execute("INSERT INTO clock_corrections VALUES (65536, 1, zeroblob(32), x'00')")
     return scratch.guard()

@@ -209,7 +209,7 @@ def test_approvals_and_requests_of_no_action_are_counted_and_the_first_hundred_n
         "INSERT INTO requests SELECT i, x'00' FROM n",
     )
     report = audit(ledger)
-    assert report.problems[0].text == "120 approvals and requests belong to no action"
+    assert report.problems[0].text == "120 approvals, requests and answers belong to no action"
     assert report.problem_count == 101
     assert [one.text for one in report.problems[1:]] == [
         f"there is no action row {row} for this request" for row in range(1_000, 1_099)

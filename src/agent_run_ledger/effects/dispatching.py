@@ -69,12 +69,19 @@ class Actions(Protocol):
         self, actor: Actor, action_id: bytes, *, claim_id: bytes, worker: str
     ) -> HandedOut: ...
     def outcome(  # noqa: D102
-        self, actor: Actor, action_id: bytes, evidence: Receipt | FenceAnswer | Observation
+        self,
+        actor: Actor,
+        action_id: bytes,
+        evidence: Receipt | FenceAnswer | Observation,
+        *,
+        answer: Answered | None = None,
     ) -> ActionView: ...
     def doubt(  # noqa: D102
         self, actor: Actor, action_id: bytes, *, by: DoubtBy, worker: str | None = None
     ) -> ActionView: ...
-    def observe(self, actor: Actor, action_id: bytes, evidence: Observation) -> ActionView: ...  # noqa: D102
+    def observe(  # noqa: D102
+        self, actor: Actor, action_id: bytes, evidence: Observation, *, answer: Answered | None = None
+    ) -> ActionView: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +206,7 @@ class Dispatcher:
         evidence = self._evidence(permit, report)
         try:
             if isinstance(evidence, Receipt) or (evidence is not None and evidence.found is Found.EXECUTED):
-                done = self._ledger.outcome(self._actor, view.action_id, evidence)
+                done = self._ledger.outcome(self._actor, view.action_id, evidence, answer=_answer(report))
                 return Dispatched(view=done, report=report, evidence_id=evidence.evidence_id)
             doubted = self._doubt(view)
         except LedgerError as error:
@@ -211,7 +218,7 @@ class Dispatcher:
         if evidence is None:
             return Dispatched(view=doubted, report=report, evidence_id=None)
         try:
-            observed = self._ledger.observe(self._actor, view.action_id, evidence)
+            observed = self._ledger.observe(self._actor, view.action_id, evidence, answer=_answer(report))
         except LedgerError:
             return Dispatched(view=doubted, report=report, evidence_id=None)
         return Dispatched(view=observed, report=report, evidence_id=evidence.evidence_id)
@@ -240,6 +247,12 @@ class Dispatcher:
         """Record the doubt beside an error that says more. Where it cannot be, the action stays prepared."""
         with suppress(LedgerError):
             self._doubt(view)
+
+
+def _answer(report: Report) -> Answered | None:
+    """Return the answer of which the body is there to be kept."""
+    whole = isinstance(report, Answered) and sha256(report.body).digest() == report.body_sha256
+    return report if whole and isinstance(report, Answered) else None
 
 
 def lives(permit: Permit, asked: Sample, now: Sample) -> bool:

@@ -17,7 +17,7 @@ from agent_run_ledger.kernel.effects.reading import Reading, read_time
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.record import SALT_BYTES
 from agent_run_ledger.ports import Entropy, Store, Tx
-from agent_run_ledger.ports.effects import TimeSource
+from agent_run_ledger.ports.effects import StoredAnswer, TimeSource
 from agent_run_ledger.probes import reach
 
 T = TypeVar("T")
@@ -69,6 +69,16 @@ class Answer:
     same_permit: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What is kept beside a transition: the bytes that a new member sends, or what a target answered."""
+
+    request: bytes = b""
+    answer: StoredAnswer | None = None
+
+
+NOTHING: Final = Beside()
+
 Members = tuple[Action, ...]
 Ask = Callable[[Now], Command]
 """Builds the command. The time, and what the witness has seen, are read after the locks and take the place of what it
@@ -98,18 +108,18 @@ class Engine:
         self.opening = entropy.token(OPENING_BYTES)
         self._time = time
 
-    def ask(self, action_id: bytes, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
+    def ask(self, action_id: bytes, ask: Ask, *, op_id: bytes | None = None, beside: Beside = NOTHING) -> Answer:
         """Decide about one action and write what follows. See `ask_of_key` for errors; Refused("unknown_action")."""
-        return self._ask(lambda tx: self._members_of(tx, action_id), ask, op_id, request)
+        return self._ask(lambda tx: self._members_of(tx, action_id), ask, op_id, beside)
 
-    def ask_of_key(self, action_key: str, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
+    def ask_of_key(self, action_key: str, ask: Ask, *, op_id: bytes | None = None, beside: Beside = NOTHING) -> Answer:
         """Decide about a key and write what follows.
 
         `op_id` (16 bytes): the same operation again returns what is on record and grants nothing. Refused, Pending,
         Unavailable, NotAdmitted, Misuse: nothing changed (see `refusals`). Uncertain where the commit's outcome cannot
         be looked up. Tampered where rules and rows disagree.
         """
-        return self._ask(lambda tx: tx.effects.members(action_key), ask, op_id, request)
+        return self._ask(lambda tx: tx.effects.members(action_key), ask, op_id, beside)
 
     def correct_clock(self, asked: CorrectClock, *, op_id: bytes | None = None) -> Standing:
         """Let the time that is read after the locks be the mark, and return where the ledger stands then.
@@ -147,11 +157,11 @@ class Engine:
             return self.witnessing.state
         return LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
 
-    def _ask(self, members_of: Callable[[Tx], Members], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+    def _ask(self, members_of: Callable[[Tx], Members], ask: Ask, op_id: bytes | None, beside: Beside) -> Answer:
         asked = checked(ask(Now(0, 0)))
         operation = self.entropy.uuid7() if op_id is None else op_id
         reach("effect.before")
-        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, request))
+        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, beside))
         reach("effect.after")
         return answer
 
@@ -184,7 +194,7 @@ class Engine:
             raise unknown_action(action_id)
         return members
 
-    def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
+    def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, beside: Beside) -> Answer:
         reading = read_time(tx.effects.time_mark(), self._time.sample())
         ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), reading)
         command = self._as_of_now(tx, asked, reading.now, ledger)
@@ -204,7 +214,7 @@ class Engine:
                 ledger=ledger,
                 same_permit=decision.same_permit,
             )
-        return self._write(tx, members, command, decision, ledger, reading, request)
+        return self._write(tx, members, command, decision, ledger, reading, beside)
 
     def _as_of_now(self, tx: Tx, asked: Command, now: Now, ledger: Standing) -> Command:
         """Return what is asked, with the time, and with whether the witness has seen what is last on record here."""
@@ -221,7 +231,7 @@ class Engine:
         decision: Accepted,
         ledger: Standing,
         reading: Reading,
-        request: bytes,
+        beside: Beside,
     ) -> Answer:
         if decision.ledger is not None:
             raise NotAdmitted("an admission is not a transition of one action", code="not_here")
@@ -231,7 +241,9 @@ class Engine:
             old = before.get(row.action_id)
             transition = Transition(command=command, ledger=ledger, old="" if old is None else str(old.state), row=row)
             salt = self.entropy.token(SALT_BYTES)
-            record_id = tx.effects.write(old, transition, now=reading.now, salt=salt, request=request)
+            record_id = tx.effects.write(old, transition, now=reading.now, salt=salt, request=beside.request)
+        if beside.answer is not None:
+            tx.effects.keep_answer(decision.rows[-1].action_id, beside.answer)
         tx.effects.put_time_mark(reading.mark)
         return Answer(
             accepted=True,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from agent_run_ledger.effects.answers import is_named_after
 from agent_run_ledger.errors import LedgerError, Unavailable
 from agent_run_ledger.kernel.effects import (
     Accepted,
@@ -21,6 +22,7 @@ from agent_run_ledger.kernel.effects import (
     WitnessPolicy,
     decide,
 )
+from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.plain import to_plain
 from agent_run_ledger.kernel.effects.record import ACTION, Transition, transition_from, transition_mac
 from agent_run_ledger.kernel.effects.strength import weaker
@@ -130,10 +132,10 @@ class EffectAudit:
         self._clock.believe(None if written is None else written.command.now)
 
     def _look_for_ownerless(self) -> None:
-        """Report approvals and requests that belong to no action: the next one of that row would have them."""
+        """Report approvals, requests and answers that belong to no action: the next one of that row would have them."""
         number, found = self._effects.ownerless(limit=MOST_STRAYS)
         if number:
-            self._note(None, f"{number} approvals and requests belong to no action")
+            self._note(None, f"{number} approvals, requests and answers belong to no action")
         for kind, row_id in found:
             self._note(None, f"there is no action row {row_id} for this {kind}")
 
@@ -214,7 +216,7 @@ class EffectAudit:
                 wrong += [
                     (own[-1].leaf_index, text) for text in (*_differing(row.action, member), *self._times(row, own))
                 ]
-            wrong += [(None, text) for text in self._request(row.action)]
+            wrong += [(None, text) for text in (*self._request(row.action), *self._answers(row.action))]
         return wrong
 
     def _times(self, row: StoredAction, own: list[StoredTransition]) -> list[str]:
@@ -249,6 +251,14 @@ class EffectAudit:
             return [f"{which} is missing"]
         same = sha256(body).digest() == action.terms.request_sha256
         return [] if same else [f"{which} is not the one of its digest"]
+
+    def _answers(self, action: Action) -> list[str]:
+        """Return which answers are not those that evidence of the action is named after."""
+        return [
+            f"an answer of action {action.action_id.hex()} is none that its evidence {kept.evidence_id.hex()} names"
+            for kept in self._effects.answers(action.action_id)
+            if kept.evidence_id not in action.evidence or not any(is_named_after(kept, found) for found in Found)
+        ]
 
 
 def _contradictions(

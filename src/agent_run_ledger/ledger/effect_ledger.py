@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 
+from agent_run_ledger.effects.answers import kept_answer
 from agent_run_ledger.effects.dispatching import Dispatcher
-from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
+from agent_run_ledger.effects.engine import NOTHING, Answer, Ask, Beside, Engine, Settings
 from agent_run_ledger.effects.grants import Dispatch, Grant
 from agent_run_ledger.effects.intents import Intent, check_text
-from agent_run_ledger.effects.refusals import unknown_action
-from agent_run_ledger.effects.sizes import check_id, check_limit, check_nonce, check_states
+from agent_run_ledger.effects.sizes import check_nonce
 from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
-from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
+from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.errors import Pending, Refused, Tampered, Unavailable
-from agent_run_ledger.kernel.effects import Action, ActionState, Standing, WitnessPolicy
+from agent_run_ledger.errors import Pending, Refused, Tampered
+from agent_run_ledger.kernel.effects import Action, ActionState, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
 from agent_run_ledger.kernel.effects.clock import CorrectClock
 from agent_run_ledger.kernel.effects.commands import (
@@ -42,10 +41,10 @@ from agent_run_ledger.kernel.effects.commands import (
 )
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import permit_of
-from agent_run_ledger.kernel.effects.reading import read_time
 from agent_run_ledger.kernel.effects.record import transition_from
-from agent_run_ledger.kernel.effects.states import CLOSED
+from agent_run_ledger.kernel.effects.report import Answered
 from agent_run_ledger.kernel.effects.strength import weaker
+from agent_run_ledger.ledger.effect_records import EffectRecords
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import TimeSource, Witness
 from agent_run_ledger.ports.targets import Target
@@ -56,7 +55,7 @@ PERMIT_MS = 60_000
 KEY_BYTES = 16
 
 
-class EffectLedger:
+class EffectLedger(EffectRecords):
     """The effects of one store.
 
     Guarantees: an action is claimed by one worker at most once in each generation, over all processes and restarts;
@@ -124,7 +123,7 @@ class EffectLedger:
             key,
             lambda now: Propose(actor=actor, now=now, action_key=key, action_id=action_id, terms=terms),
             op_id=op_id,
-            request=intent.request,
+            beside=Beside(request=intent.request),
         )
         return self._told(answer)
 
@@ -135,7 +134,7 @@ class EffectLedger:
             action_id,
             lambda now: Edit(actor=actor, now=now, action_id=action_id, new_action_id=new_id, terms=terms),
             op_id,
-            request=intent.request,
+            beside=Beside(request=intent.request),
         )
 
     def reject(self, actor: Actor, action_id: bytes, *, op_id: bytes | None = None) -> ActionView:
@@ -165,7 +164,7 @@ class EffectLedger:
             action_id,
             lambda now: Successor(actor=actor, now=now, action_id=action_id, new_action_id=new_id, terms=terms),
             op_id,
-            request=intent.request,
+            beside=Beside(request=intent.request),
         )
 
     def revoke(self, actor: Actor, action_id: bytes, *, op_id: bytes | None = None) -> ActionView:
@@ -262,13 +261,18 @@ class EffectLedger:
         action_id: bytes,
         evidence: Receipt | FenceAnswer | Observation,
         *,
+        answer: Answered | None = None,
         op_id: bytes | None = None,
     ) -> ActionView:
-        """Record a success that the executor reports, with the receiver's receipt or an observation."""
+        """Record a success that the executor reports, with the receiver's receipt or an observation.
+
+        `answer`: the target's answer that the observation is, kept with it; its evidence_id is made by `evidence_id`.
+        """
         return self._asked(
             action_id,
             lambda now: Outcome(actor=actor, now=now, action_id=action_id, evidence=evidence),
             op_id,
+            beside=kept_answer(evidence, answer),
             of_success=True,
         )
 
@@ -287,11 +291,20 @@ class EffectLedger:
     # -- what ends a doubt --------------------------------------------------------------------------------------------
 
     def observe(
-        self, actor: Actor, action_id: bytes, evidence: Observation | Drain, *, op_id: bytes | None = None
+        self,
+        actor: Actor,
+        action_id: bytes,
+        evidence: Observation | Drain,
+        *,
+        answer: Answered | None = None,
+        op_id: bytes | None = None,
     ) -> ActionView:
-        """Record evidence, which decides nothing by itself."""
+        """Record evidence, which decides nothing by itself. `answer` as of `outcome`."""
         return self._asked(
-            action_id, lambda now: Observe(actor=actor, now=now, action_id=action_id, evidence=evidence), op_id
+            action_id,
+            lambda now: Observe(actor=actor, now=now, action_id=action_id, evidence=evidence),
+            op_id,
+            beside=kept_answer(evidence, answer),
         )
 
     def reconcile_success(
@@ -367,45 +380,6 @@ class EffectLedger:
         asked = CorrectClock(actor=actor, people=people)
         return ledger_view(self._engine.correct_clock(asked, op_id=op_id), counts)
 
-    # -- what is on record --------------------------------------------------------------------------------------------
-
-    def inspect(self, key: str) -> list[ActionView]:
-        """Return all members of a key, oldest first; the last one is the one that counts."""
-        check_text("an action key", key)
-        return [self._view(one.action) for one in self._store.reader().effects.members(key)]
-
-    def get(self, action_id: bytes) -> ActionView:
-        """Return one member. Refused("unknown_action")."""
-        return self._view(self._action(action_id))
-
-    def inbox(self, *states: ActionState, after: ActionView | None = None, limit: int = 100) -> list[ActionView]:
-        """Return open actions, oldest first, `limit` at a time; `states`: only those in one of them."""
-        wanted = check_states(states) or tuple(state for state in ActionState if state not in CLOSED)
-        check_limit(limit)
-        if after is not None:
-            check_id(getattr(after, "action_id", None))
-        reader = self._store.reader().effects
-        last = None if after is None else reader.action(after.action_id)
-        after_row_id = -1 if last is None else last.row_id
-        return [self._view(one.action) for one in reader.in_states(wanted, after_row_id=after_row_id, limit=limit)]
-
-    def request(self, action_id: bytes) -> bytes:
-        """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
-        check_id(action_id)
-        reader = self._store.reader().effects
-        found, body = reader.action(action_id), reader.request(action_id)
-        if found is None:
-            raise unknown_action(action_id)
-        if body is None:
-            raise Refused(f"action {action_id.hex()} was rebuilt from a receipt: its bytes are lost", code="no_request")
-        if sha256(body).digest() != found.action.terms.request_sha256:
-            raise Tampered(f"the stored bytes of action {action_id.hex()} are not those of its digest", code="corrupt")
-        return body
-
-    def status(self) -> LedgerView:
-        """Return where the ledger stands, and what nothing guards against."""
-        return ledger_view(self._standing(), self._store.reader().effects.counts())
-
     def close(self) -> None:
         """Close the ledger; a second call does nothing."""
         self._store.close()
@@ -421,9 +395,15 @@ class EffectLedger:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _asked(
-        self, action_id: bytes, ask: Ask, op_id: bytes | None, *, request: bytes = b"", of_success: bool = False
+        self,
+        action_id: bytes,
+        ask: Ask,
+        op_id: bytes | None,
+        *,
+        beside: Beside = NOTHING,
+        of_success: bool = False,
     ) -> ActionView:
-        return self._told(self._engine.ask(action_id, ask, op_id=op_id, request=request), of_success=of_success)
+        return self._told(self._engine.ask(action_id, ask, op_id=op_id, beside=beside), of_success=of_success)
 
     def _told(self, answer: Answer, *, of_success: bool = False) -> ActionView:
         """Return what a transition left, once it may be told. A success may be at once, also of what was revoked."""
@@ -444,27 +424,6 @@ class EffectLedger:
             return True
         last = self._store.reader().effects.last_record_id(action_id)
         return last >= 0 and self._witnessing.covers(last >> 16)
-
-    def _view(self, row: Action) -> ActionView:
-        """Return a row as it is to be read now; what landed is told also where the clock cannot be read any more."""
-        try:
-            now_ms = self._time.sample().wall_ms
-        except Unavailable:
-            now_ms = None
-        return view_of(row, self._witnessing.policy, now_ms=now_ms, bound_ms=self._engine.settings.bound_ms)
-
-    def _standing(self) -> Standing:
-        """Return where the ledger stands, without waiting for who writes."""
-        reader = self._store.reader()
-        reading = read_time(reader.effects.time_mark(), self._time.sample())
-        return self._engine.standing(reader.head().epoch, reader.effects.corrections(), reading)
-
-    def _action(self, action_id: bytes) -> Action:
-        check_id(action_id)
-        found = self._store.reader().effects.action(action_id)
-        if found is None:
-            raise unknown_action(action_id)
-        return found.action
 
     def _refuse_weaker(self) -> None:
         """Refuse to open with less than the latest transition was decided by."""

@@ -57,6 +57,15 @@ class StoredCorrection:
         return self.record_id >> 16
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAnswer:
+    """What a target answered, whole: `evidence_id` is that of the observation that it is, on the action's record."""
+
+    evidence_id: bytes
+    status: int | None
+    body: bytes
+
+
 class EffectTx(Protocol):
     """The rows of effects within one write transaction; what it writes lands with the transaction's one leaf."""
 
@@ -114,6 +123,10 @@ class EffectTx(Protocol):
         """
         ...
 
+    def keep_answer(self, action_id: bytes, answer: StoredAnswer) -> None:
+        """Keep what a target answered, of a member that `members` gave or `write` wrote in this transaction."""
+        ...
+
 
 class EffectReader(Protocol):
     """Reads of effects outside a write transaction; each call sees one consistent state."""
@@ -127,7 +140,7 @@ class EffectReader(Protocol):
         ...
 
     def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
-        """Return how many approvals and requests belong to no action, and of `limit` what each is and its row id."""
+        """Return how many approvals, requests and answers belong to no action, and of `limit` kind and row id."""
         ...
 
     def latest(self) -> StoredTransition | None:
@@ -156,6 +169,10 @@ class EffectReader(Protocol):
 
     def request(self, action_id: bytes) -> bytes | None:
         """Return the exact bytes that an action sends; None where there are none."""
+        ...
+
+    def answers(self, action_id: bytes) -> list[StoredAnswer]:
+        """Return what its target answered, in the order in which it came."""
         ...
 
     def transitions(self, action_id: bytes) -> list[StoredTransition]:

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeVar
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.states import ActionState
-from agent_run_ledger.ports.effects import StoredAction, StoredCorrection, StoredTransition
+from agent_run_ledger.ports.effects import StoredAction, StoredAnswer, StoredCorrection, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Connection, Row
-from agent_run_ledger.store.sqlite_effect_rows import actions_from, correction_row, transition_row
+from agent_run_ledger.store.sqlite_effect_rows import actions_from, answer_row, correction_row, transition_row
 from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.statements import statements
@@ -102,6 +102,10 @@ class SqliteEffectReader:
         if not isinstance(body, bytes):
             raise Tampered(f"{self._location}: the request of action {action_id.hex()} is no bytes", code="corrupt")
         return body
+
+    def answers(self, action_id: bytes) -> list[StoredAnswer]:
+        """See ports.effects.EffectReader.answers."""
+        return [answer_row(row) for row in self._fetch("select_answers", (action_id,))]
 
     def transitions(self, action_id: bytes) -> list[StoredTransition]:
         """See ports.effects.EffectReader.transitions."""

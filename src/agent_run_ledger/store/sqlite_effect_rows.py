@@ -15,7 +15,7 @@ from agent_run_ledger.kernel.effects.action import Action, Approval, Terms
 from agent_run_ledger.kernel.effects.evidence import Drain, Observation
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
-from agent_run_ledger.ports.effects import StoredAction, StoredCorrection, StoredTransition
+from agent_run_ledger.ports.effects import StoredAction, StoredAnswer, StoredCorrection, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
 
 _APPROVAL: Final = 30
@@ -173,6 +173,15 @@ def transition_row(row: Row) -> StoredTransition:
     if not isinstance(salt, bytes) or not isinstance(payload, bytes):
         raise Tampered(f"the record {record_id} of a transition holds a value of another type", code="corrupt")
     return StoredTransition(record_id=record_id, action_id=action_id, salt=salt, payload=payload)
+
+
+def answer_row(row: Row) -> StoredAnswer:
+    """Return an answer of its columns. Tampered("corrupt") where they hold other types."""
+    values: Any = row
+    evidence_id, status, body = values
+    if not isinstance(evidence_id, bytes) or not isinstance(status, int | None) or not isinstance(body, bytes):
+        raise Tampered("an answer of a target holds a value of another type", code="corrupt")
+    return StoredAnswer(evidence_id=evidence_id, status=status, body=body)
 
 
 def correction_row(row: Row) -> StoredCorrection:

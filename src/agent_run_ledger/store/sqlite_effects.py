@@ -15,7 +15,7 @@ from agent_run_ledger.kernel.effects.clock import (
 from agent_run_ledger.kernel.effects.commands import Approve, Claim, CloseUnprepared, Expire, HandOut, Prepare
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition, change_of, transition_bytes, transition_mac
-from agent_run_ledger.ports.effects import StoredCorrection, StoredTransition
+from agent_run_ledger.ports.effects import StoredAnswer, StoredCorrection, StoredTransition
 from agent_run_ledger.store.sqlite_driver import Row
 from agent_run_ledger.store.sqlite_effect_rows import (
     actions_from,
@@ -109,6 +109,11 @@ class SqliteEffects:
         bindings = (record_id, self._row_ids[row.action_id], salt, payload)
         self._tx.write(self._q["insert_action_record"], bindings)
         return record_id
+
+    def keep_answer(self, action_id: bytes, answer: StoredAnswer) -> None:
+        """See ports.effects.EffectTx.keep_answer."""
+        bindings = (self._row_ids[action_id], answer.evidence_id, answer.status, answer.body)
+        self._tx.write(self._q["insert_answer"], bindings)
 
     def _insert(self, row: Action, request: bytes) -> None:
         self._tx.write(self._q["insert_action"], row_of_action(row, self._tx.now_ms))

@@ -59,7 +59,12 @@ def evidence_id(fresh: bytes, answered: Answered) -> bytes:
 
     Whoever has kept status and digest of the body can show later that these were what was recorded.
     """
-    return fresh + sha256(report_bytes(answered)).digest()
+    return fresh + report_sha256(answered)
+
+
+def report_sha256(answered: Answered) -> bytes:
+    """Return the digest (32 bytes) of what was found, the status and the digest of the body."""
+    return sha256(report_bytes(answered)).digest()
 
 
 def report_bytes(answered: Answered) -> bytes:

@@ -74,6 +74,17 @@ CREATE TABLE requests (
     body          BLOB NOT NULL
 );
 
+-- What targets answered: evidence_id ends in the digest of status and body (docs/formats/effect.md).
+CREATE TABLE answers (
+    answer_row_id INTEGER PRIMARY KEY,
+    action_row_id INTEGER NOT NULL REFERENCES actions (action_row_id),
+    evidence_id   BLOB    NOT NULL UNIQUE,
+    status        INTEGER,
+    body          BLOB    NOT NULL
+);
+
+CREATE INDEX answers_of ON answers (action_row_id, answer_row_id);
+
 -- One row per change of an action: record_id = leaf_index << 16 | position of the change in the leaf.
 CREATE TABLE action_records (
     record_id     INTEGER PRIMARY KEY,
@@ -132,7 +143,8 @@ BEGIN SELECT RAISE(ABORT, 'no action begins there'); END;
 CREATE TRIGGER actions_alone AFTER INSERT ON actions
 WHEN EXISTS (SELECT 1 FROM approvals WHERE action_row_id = NEW.action_row_id)
     OR EXISTS (SELECT 1 FROM requests WHERE action_row_id = NEW.action_row_id)
-BEGIN SELECT RAISE(ABORT, 'approvals or a request were there before their action'); END;
+    OR EXISTS (SELECT 1 FROM answers WHERE action_row_id = NEW.action_row_id)
+BEGIN SELECT RAISE(ABORT, 'approvals, a request or answers were there before their action'); END;
 
 -- What a person signed stays; a claim, a preparation, a hand-out and a revocation do not go away.
 CREATE TRIGGER actions_lasting BEFORE UPDATE ON actions
@@ -171,6 +183,12 @@ BEGIN SELECT RAISE(ABORT, 'a request is what was approved'); END;
 
 CREATE TRIGGER requests_no_delete BEFORE DELETE ON requests
 BEGIN SELECT RAISE(ABORT, 'a request is what was approved'); END;
+
+CREATE TRIGGER answers_no_update BEFORE UPDATE ON answers
+BEGIN SELECT RAISE(ABORT, 'an answer is what came'); END;
+
+CREATE TRIGGER answers_no_delete BEFORE DELETE ON answers
+BEGIN SELECT RAISE(ABORT, 'an answer is what came'); END;
 
 CREATE TRIGGER action_records_no_update BEFORE UPDATE ON action_records
 BEGIN SELECT RAISE(ABORT, 'records are history'); END;

@@ -104,6 +104,13 @@ INSERT INTO requests (action_row_id, body) VALUES (?, ?);
 -- name: select_request
 SELECT body FROM requests JOIN actions USING (action_row_id) WHERE action_id = ?;
 
+-- name: insert_answer
+INSERT INTO answers (action_row_id, evidence_id, status, body) VALUES (?, ?, ?, ?);
+
+-- name: select_answers
+SELECT evidence_id, status, body FROM answers JOIN actions USING (action_row_id)
+WHERE action_id = ? ORDER BY answer_row_id;
+
 -- name: insert_action_record
 INSERT INTO action_records (record_id, action_row_id, salt, payload) VALUES (?, ?, ?, ?);
 
@@ -122,6 +129,7 @@ SELECT count(*) FROM action_records;
 SELECT kind, action_row_id, count(*) OVER () FROM (
     SELECT 'approval' AS kind, action_row_id FROM approvals
     UNION ALL SELECT 'request', action_row_id FROM requests
+    UNION ALL SELECT 'answer', action_row_id FROM answers
 ) AS parts WHERE NOT EXISTS (SELECT 1 FROM actions WHERE actions.action_row_id = parts.action_row_id)
 ORDER BY kind, action_row_id LIMIT ?;
 
