@@ -74,7 +74,7 @@ CREATE TABLE requests (
     body          BLOB NOT NULL
 );
 
--- What targets answered: evidence_id ends in the digest of status and body (docs/formats/effect.md).
+-- What targets answered: evidence_id ends in the digest of status and body (docs/formats/request.md).
 CREATE TABLE answers (
     answer_row_id INTEGER PRIMARY KEY,
     action_row_id INTEGER NOT NULL REFERENCES actions (action_row_id),

@@ -191,6 +191,16 @@ CREATE TABLE requests (
     body          BLOB NOT NULL
 );
 
+CREATE TABLE answers (
+    answer_row_id INTEGER PRIMARY KEY,
+    action_row_id INTEGER NOT NULL REFERENCES actions (action_row_id),
+    evidence_id   BLOB    NOT NULL UNIQUE,
+    status        INTEGER,
+    body          BLOB    NOT NULL
+);
+
+CREATE INDEX answers_of ON answers (action_row_id, answer_row_id);
+
 CREATE TABLE action_records (
     record_id     INTEGER PRIMARY KEY,
     action_row_id INTEGER NOT NULL REFERENCES actions (action_row_id),
@@ -243,7 +253,8 @@ BEGIN SELECT RAISE(ABORT, 'no action begins there'); END;
 CREATE TRIGGER actions_alone AFTER INSERT ON actions
 WHEN EXISTS (SELECT 1 FROM approvals WHERE action_row_id = NEW.action_row_id)
     OR EXISTS (SELECT 1 FROM requests WHERE action_row_id = NEW.action_row_id)
-BEGIN SELECT RAISE(ABORT, 'approvals or a request were there before their action'); END;
+    OR EXISTS (SELECT 1 FROM answers WHERE action_row_id = NEW.action_row_id)
+BEGIN SELECT RAISE(ABORT, 'approvals, a request or answers were there before their action'); END;
 
 CREATE TRIGGER actions_lasting BEFORE UPDATE ON actions
 WHEN NEW.action_row_id IS NOT OLD.action_row_id OR NEW.action_id IS NOT OLD.action_id
@@ -281,6 +292,12 @@ BEGIN SELECT RAISE(ABORT, 'a request is what was approved'); END;
 
 CREATE TRIGGER requests_no_delete BEFORE DELETE ON requests
 BEGIN SELECT RAISE(ABORT, 'a request is what was approved'); END;
+
+CREATE TRIGGER answers_no_update BEFORE UPDATE ON answers
+BEGIN SELECT RAISE(ABORT, 'an answer is what came'); END;
+
+CREATE TRIGGER answers_no_delete BEFORE DELETE ON answers
+BEGIN SELECT RAISE(ABORT, 'an answer is what came'); END;
 
 CREATE TRIGGER action_records_no_update BEFORE UPDATE ON action_records
 BEGIN SELECT RAISE(ABORT, 'records are history'); END;
