@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_run_ledger.errors import (
+    ApprovalPending,
     BudgetExceeded,
     ClassGone,
     Diverged,
+    EffectInDoubt,
+    EffectPending,
     Forked,
     InputsChanged,
     LedgerError,
@@ -34,36 +37,53 @@ if TYPE_CHECKING:
     from agent_run_ledger.codecs import register_codec
     from agent_run_ledger.effects.grants import Dispatch, Grant
     from agent_run_ledger.kernel.budget import Budget, Reserve
+    from agent_run_ledger.kernel.effects.evidence import Found
+    from agent_run_ledger.kernel.effects.request import Request
+    from agent_run_ledger.kernel.effects.result import EffectResult
     from agent_run_ledger.ledger.bound_run import BoundRun
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
+    from agent_run_ledger.ledger.run_effects import EffectSettings
     from agent_run_ledger.ledger.run_ledger import RunLedger
+    from agent_run_ledger.ports.effect_steps import Lookup
+    from agent_run_ledger.runs.effect_steps import Effect
     from agent_run_ledger.runs.explain import StepExplanation, Verdict
     from agent_run_ledger.runs.run import Run
     from agent_run_ledger.runs.steps import From, Step
     from agent_run_ledger.runs.tools import Tool
     from agent_run_ledger.runs.usage import report_usage
+    from agent_run_ledger.targets import Opaque, http
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ApprovalPending",
     "BoundRun",
     "Budget",
     "BudgetExceeded",
     "ClassGone",
     "Dispatch",
     "Diverged",
+    "Effect",
+    "EffectInDoubt",
     "EffectLedger",
+    "EffectPending",
+    "EffectResult",
+    "EffectSettings",
     "Forked",
+    "Found",
     "From",
     "Grant",
     "InputsChanged",
     "LedgerError",
+    "Lookup",
     "LoopDetected",
     "LoopDetectorPolicy",
     "Misuse",
     "NotAdmitted",
+    "Opaque",
     "Pending",
     "Refused",
+    "Request",
     "Reserve",
     "Run",
     "RunBusy",
@@ -82,6 +102,7 @@ __all__ = [
     "Unstorable",
     "Verdict",
     "Vetoed",
+    "http",
     "register_codec",
     "report_usage",
 ]
@@ -90,9 +111,16 @@ _LAZY = {
     "BoundRun": "agent_run_ledger.ledger.bound_run",
     "Budget": "agent_run_ledger.kernel.budget",
     "Dispatch": "agent_run_ledger.effects.grants",
+    "Effect": "agent_run_ledger.runs.effect_steps",
     "EffectLedger": "agent_run_ledger.ledger.effect_ledger",
+    "EffectResult": "agent_run_ledger.kernel.effects.result",
+    "EffectSettings": "agent_run_ledger.ledger.run_effects",
+    "Found": "agent_run_ledger.kernel.effects.evidence",
     "From": "agent_run_ledger.runs.steps",
     "Grant": "agent_run_ledger.effects.grants",
+    "Lookup": "agent_run_ledger.ports.effect_steps",
+    "Opaque": "agent_run_ledger.targets",
+    "Request": "agent_run_ledger.kernel.effects.request",
     "Reserve": "agent_run_ledger.kernel.budget",
     "Run": "agent_run_ledger.runs.run",
     "RunLedger": "agent_run_ledger.ledger.run_ledger",
@@ -100,6 +128,7 @@ _LAZY = {
     "Tool": "agent_run_ledger.runs.tools",
     "StepExplanation": "agent_run_ledger.runs.explain",
     "Verdict": "agent_run_ledger.runs.explain",
+    "http": "agent_run_ledger.targets",
     "register_codec": "agent_run_ledger.codecs",
     "report_usage": "agent_run_ledger.runs.usage",
 }

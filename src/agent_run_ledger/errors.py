@@ -72,6 +72,34 @@ class Pending(LedgerError):
     http_status = 202
 
 
+class EffectPending(Pending):
+    """An effect waits: for approvals, for evidence of what became of it, or for who is at it elsewhere.
+
+    `action_id` (32 hex digits) and `action_key` name it. The same call again goes on with it.
+    """
+
+    code = "effect_pending"
+
+    def __init__(
+        self, message: str, *, action_id: str = "", action_key: str = "", code: str | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.action_id = action_id
+        self.action_key = action_key
+
+
+class ApprovalPending(EffectPending):
+    """An effect waits for people to approve it: nothing was sent, and waiting costs nothing."""
+
+    code = "approval_pending"
+
+
+class EffectInDoubt(EffectPending):
+    """Nobody knows whether an effect happened. It is not repeated: evidence, or people, decide what became of it."""
+
+    code = "effect_in_doubt"
+
+
 class Unavailable(LedgerError):
     """Nothing changed, and trying later is safe."""
 

@@ -181,7 +181,20 @@ def _add_details(branch: Tree, call: CallView, view: RunView, setting: Setting) 
         add_reasons(branch.add(record_line(record, current=False)), record)
     if current is not None and call.mark is not None:
         branch.add(record_line(current, current=False))
+    _add_effect(branch, call, view)
     _add_findings(branch, call, view, setting)
+
+
+def _add_effect(branch: Tree, call: CallView, view: RunView) -> None:
+    """Add what the effect that the call was about came to, as its action stands now."""
+    line = view.effects.get(call.effect)
+    if line is None:
+        return
+    named = f"effect {first_line(line.action_key)} at {first_line(line.audience)}: {line.status}"
+    counted_of = f"{len(line.approvals)} of {line.approvals_needed} approvals"
+    parts = [named, counted_of, counted(len(line.evidence), "piece") + " of evidence", f"action {line.action_id}"]
+    branch.add(Parts(parts, "blue"))
+    branch.add(text(line.guarantee, "dim"))
 
 
 def _add_findings(branch: Tree, call: CallView, view: RunView, setting: Setting) -> None:

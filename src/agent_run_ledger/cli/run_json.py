@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.account_json import account_json, usage_json
@@ -57,6 +58,7 @@ def run_json(
         "budgets": budgets_json(budgets or {}),
         "steps": [step_json(step, view, store) for step in view.steps],
         "calls": [] if view.calls is None else [call_json(call, store) for call in view.calls.calls],
+        "effects": [asdict(line) for line in view.effects.values()],
         "parent": view.parent,
         "children": [child_json(child) for child in view.children],
         "forked_from": None if view.prefix is None else prefix_json(view.prefix),
@@ -163,6 +165,7 @@ def call_json(call: CallView, store: Store | None) -> dict[str, object]:
         "occurrence": call.occurrence,
         "own": call.is_own,
         "state": str(call.standing),
+        "effect": call.effect or None,
         "record_id": None if current is None else current.record_id,
         "unknown": call.unknown_id,
         "resolved": [

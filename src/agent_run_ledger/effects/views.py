@@ -15,6 +15,7 @@ from agent_run_ledger.kernel.effects import (
     TargetClass,
     WitnessPolicy,
 )
+from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
 
 CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
@@ -33,6 +34,9 @@ UNWITNESSED: Final = "no witness: a restored older copy of this database is not 
 class ActionView:
     """One member of a key. `status` is its state in words, `guarantee` what its receiver's class is good for,
     `not_protected` what nothing guards it against, in words.
+
+    `drain` is the evidence_id of what is on record about nothing more arriving; `seen`, what the last look at the
+    target saw, and the drain that it came after.
 
     `next` are the events that the state table lets follow; each has conditions of its own. Times are Unix
     milliseconds, None for what has not happened.
@@ -64,6 +68,8 @@ class ActionView:
     in_doubt_since_ms: int | None
     replaces: bytes | None
     evidence: tuple[bytes, ...]
+    drain: bytes | None
+    seen: tuple[Found, bytes | None] | None
     next: tuple[Event, ...]
     not_protected: tuple[str, ...]
 
@@ -131,6 +137,8 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         in_doubt_since_ms=action.in_doubt_since_ms,
         replaces=action.replaces,
         evidence=action.evidence,
+        drain=None if action.drain is None else action.drain.evidence_id,
+        seen=None if action.observation is None else (action.observation.found, action.observation.after),
         next=tuple(event for old, event in ARROWS if old is action.state and event is not Event.ADMIT),
         not_protected=unprotected(witness),
     )

@@ -47,6 +47,7 @@ class BoundRun:
         takeover: bool,
         keep_inputs: bool = False,
         limits: Callable[[], Limits] = Limits,
+        with_effects: Callable[[], bool] = bool,
     ) -> None:
         self.run_id = run_id
         self._opened = opened
@@ -58,6 +59,7 @@ class BoundRun:
         self._takeover = takeover
         self._keep_inputs = keep_inputs
         self._limits = limits
+        self._with_effects = with_effects
 
     def run(self, /, **inputs: Any) -> Entering:
         """Return this run as a dynamic one, to be entered by `with` or `async with`; every keyword is an input."""
@@ -75,6 +77,7 @@ class BoundRun:
             policy=self._policy,
             keep_inputs=self._keep_inputs,
             limits=self._limits(),
+            with_effects=self._with_effects(),
         )
 
     def execute(self, /, **inputs: Any) -> Any:

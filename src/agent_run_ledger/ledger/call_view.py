@@ -81,6 +81,11 @@ class CallView:
         return self.records[-1] if self.records else None
 
     @property
+    def effect(self) -> str:
+        """The action (32 hex digits) that the call was about, "" for a call of no effect, or none that says so yet."""
+        return next((one.effect for one in reversed(self.records) if one.effect), "")
+
+    @property
     def is_keyed(self) -> bool:
         """Whether the program gave the call a key."""
         return self.scope[-ELEMENT_BYTES : -ELEMENT_BYTES + 1] == bytes((ScopeKind.KEYED,))

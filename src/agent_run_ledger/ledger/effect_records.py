@@ -26,6 +26,10 @@ class EffectRecords:
     _witnessing: Witnessing
     _engine: Engine
 
+    def now_ms(self) -> int:
+        """Return the time by which windows are decided, as the clock says it now: Unix milliseconds."""
+        return self._time.sample().wall_ms
+
     def inspect(self, key: str) -> list[ActionView]:
         """Return all members of a key, oldest first; the last one is the one that counts."""
         check_text("an action key", key)

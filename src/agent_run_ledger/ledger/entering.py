@@ -29,7 +29,10 @@ from agent_run_ledger.runs.steps import OnChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What a dynamic run is opened with. `run_id` None: a child's is made of its place, else it is `default_run_id`."""
+    """What a dynamic run is opened with. `run_id` None: a child's is made of its place, else it is `default_run_id`.
+
+    `with_effects`: the run may act on the world, so its store must be one that effects can be in.
+    """
 
     run_id: str | None
     default_run_id: str
@@ -40,6 +43,7 @@ class RunSettings:
     policy: LoopDetectorPolicy | None
     keep_inputs: bool
     limits: Limits
+    with_effects: bool = False
 
 
 class Entering:
@@ -144,6 +148,8 @@ class Entering:
     def _open(self, run_id: str, parent: Parent | None) -> None:
         if self._session is not None:
             raise Misuse("this run was entered already", code="run_entered", hint="call ledger.run(...) anew")
+        if self._settings.with_effects:
+            self._opened.effects()
         context, settings = self._opened.context(), self._settings
         self._parent = parent
         if parent is not None and parent.session is not None:

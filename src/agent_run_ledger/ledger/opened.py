@@ -9,6 +9,7 @@ from typing import TypeVar
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Refused
+from agent_run_ledger.ledger.run_effects import EffectSettings, RunEffects, open_run_effects
 from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.store import SqliteStore, StoreThread, open_sqlite
@@ -20,7 +21,14 @@ class OpenedStore:
     """Opens its store once, at the first call of `context`, from whichever thread comes first."""
 
     def __init__(
-        self, path: str, *, create: bool, durability: str, limit_bytes: int, observers: tuple[Observer, ...] = ()
+        self,
+        path: str,
+        *,
+        create: bool,
+        durability: str,
+        limit_bytes: int,
+        observers: tuple[Observer, ...] = (),
+        effects: EffectSettings | None = None,
     ) -> None:
         self._path = path
         self._create = create
@@ -30,6 +38,8 @@ class OpenedStore:
         self._lock = threading.Lock()
         self._store: SqliteStore | None = None
         self._thread: StoreThread | None = None
+        self._effect_settings = effects
+        self._effects: RunEffects | None = None
 
     def context(self) -> Context:
         """Return the opened store with clock, entropy and limits; a missing store is made if the settings say so."""
@@ -55,7 +65,15 @@ class OpenedStore:
             entropy=SystemEntropy(),
             limit_bytes=self.limit_bytes,
             observers=self._observers,
+            effects=self.effects,
         )
+
+    def effects(self) -> RunEffects:
+        """Return the store's effects, opened at the first call: Refused where it has no authority, or no trust file."""
+        with self._lock:
+            if self._effects is None:
+                self._effects = open_run_effects(self._path, self._durability, self._effect_settings)
+            return self._effects
 
     async def off_loop(self, fn: Callable[[], T]) -> T:
         """Run fn on the store's own thread. See store.store_thread.StoreThread."""
@@ -75,7 +93,10 @@ class OpenedStore:
         """Close the store and its thread, if they were opened."""
         with self._lock:
             store, thread, self._store, self._thread = self._store, self._thread, None, None
+            effects, self._effects = self._effects, None
         if thread is not None:
             thread.close()
+        if effects is not None:
+            effects.close()
         if store is not None:
             store.close()

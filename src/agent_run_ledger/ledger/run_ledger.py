@@ -18,9 +18,13 @@ from agent_run_ledger.ledger.account import Account, account_of_store, parse_by
 from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.entering import Entering
 from agent_run_ledger.ledger.opened import OpenedStore
+from agent_run_ledger.ledger.run_effects import EffectSettings
 from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Observer
+from agent_run_ledger.ports.effect_steps import Probe
+from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.runs.budgets import Limits
+from agent_run_ledger.runs.effect_steps import Effect
 from agent_run_ledger.runs.fork import fork_run
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.operate import no_run
@@ -56,7 +60,7 @@ class RunLedger:
     `observers`: who is told what happens in the runs, see `ports.Observer`.
     `keep_inputs`: whether the inputs' values are kept with the run, and not only digests of them.
     `budget`: what a run, with the runs within it, may use; see `Budget`. Runs within another one have none of their own
-    but by `bind`.
+    but by `bind`. `effects`: as whom effects are asked for and carried out, and by which trust file.
 
     Nothing is opened before the first run. Thread-safe; a context manager that closes the store.
     """
@@ -75,6 +79,7 @@ class RunLedger:
         observers: Iterable[Observer] = (),
         keep_inputs: bool = False,
         budget: Budget | None = None,
+        effects: EffectSettings | None = None,
         steps: Iterable[Step[..., Any]] = (),
     ) -> None:
         if policy is not None and not isinstance(policy, LoopDetectorPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -98,6 +103,7 @@ class RunLedger:
             durability=durability,
             limit_bytes=max_payload_bytes,
             observers=_checked(observers),
+            effects=effects,
         )
         self._steps: dict[str, Step[..., Any]] = {}
         self._lock = threading.Lock()
@@ -198,6 +204,50 @@ class RunLedger:
 
         return register if fn is None else register(fn)
 
+    @overload
+    def effect(
+        self, fn: Callable[P, Any], /, *, key: str | Callable[..., str], target: Target, approval: str
+    ) -> Effect[P]: ...
+    @overload
+    def effect(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        key: str | Callable[..., str],
+        target: Target,
+        approval: str,
+        observe: Probe | None = None,
+        successors: int = 0,
+        wait_s: float = 0,
+        environment: Environment = None,
+        version: str = "1",
+        retries: int = 0,
+        retry_base_s: float = 0.5,
+        retry_cap_s: float = 30.0,
+        timeout_s: float | None = None,
+        on_change: str | None = None,
+        ignore: Iterable[str] = (),
+        budget: Budget | None = None,
+        reserves: Reserve | None = None,
+    ) -> Callable[[Callable[P, Any]], Effect[P]]: ...
+    def effect(
+        self, fn: Callable[P, Any] | None = None, /, **settings: Any
+    ) -> Effect[P] | Callable[[Callable[P, Any]], Effect[P]]:
+        """Register a function that acts on the world once, with people's approval; see `Effect` for its settings.
+
+        It is called in dynamic runs, as tools are. A store without authority, or without a trust file that says who
+        approves, is refused where a run of this ledger is entered: `arl init --local` makes both for one machine.
+        """
+
+        def register(function: Callable[P, Any]) -> Effect[P]:
+            made: Effect[P] = Effect(function, **settings)
+            self._register(made)
+            return made
+
+        return register if fn is None else register(fn)
+
     def _registered(self) -> tuple[Step[..., Any], ...]:
         with self._lock:
             return tuple(self._steps.values())
@@ -210,9 +260,15 @@ class RunLedger:
 
     @property
     def steps(self) -> tuple[Step[..., Any], ...]:
-        """The registered steps in the order of registration, without the tools."""
+        """The registered steps in the order of registration, without the tools and effects."""
         with self._lock:
-            return tuple(step for step in self._steps.values() if not isinstance(step, Tool))
+            return tuple(step for step in self._steps.values() if not isinstance(step, Tool | Effect))
+
+    @property
+    def effects(self) -> tuple[Effect[...], ...]:
+        """The registered effects in the order of registration."""
+        with self._lock:
+            return tuple(step for step in self._steps.values() if isinstance(step, Effect))
 
     def run(self, run_id: str | None = None, /, **inputs: Any) -> Entering:
         """Return a dynamic run, to be entered by `with` or `async with`; every keyword is an input. See `Run`.
@@ -265,6 +321,7 @@ class RunLedger:
             wait_s=wait_s,
             takeover=takeover,
             keep_inputs=self.keep_inputs,
+            with_effects=lambda: bool(self.effects),
             limits=lambda: Limits(own=own, default=self.budget, steps=self._registered()),
         )
 

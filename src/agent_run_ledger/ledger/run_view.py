@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, cast
 
 import orjson
 
+from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.kernel.erasure import EVENTS
 from agent_run_ledger.kernel.record import KEPT_INPUTS, Record, RecordKind
 from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.call_view import CallsTold, CallsView, ChildView, children_of
+from agent_run_ledger.ledger.run_effect_lines import EffectLine, effect_lines
 from agent_run_ledger.ledger.step_states import StepDefinition, StepState, settle
 from agent_run_ledger.ledger.views import (
     Holder,
@@ -115,7 +117,7 @@ class RunView:
     another run that it refers to. `kept_inputs_id` is
     the START record that keeps the inputs' values, None where none does. `calls` are those of a dynamic run, which has
     no `steps`; None for a pipeline. `parent` is the run within which this one was started, `children` are those that
-    were started within it, oldest first.
+    were started within it, oldest first. `effects` are, by id, the actions that its calls were about.
     """
 
     row: RunRow
@@ -136,6 +138,7 @@ class RunView:
     calls: CallsView | None = None
     parent: str | None = None
     children: tuple[ChildView, ...] = ()
+    effects: Mapping[str, EffectLine] = field(default_factory=dict[str, EffectLine])
 
     @property
     def taken_over(self) -> bool:
@@ -159,6 +162,7 @@ def view_run(store: Store, row: RunRow) -> RunView:
     content = told.last_start
     inputs = content.get("inputs")
     policy, max_parallel = content.get("policy"), content.get("max_parallel")
+    calls = told.calls.view(marks, running=running) if told.calls.is_dynamic else None
     return RunView(
         row=row,
         live=live,
@@ -175,7 +179,8 @@ def view_run(store: Store, row: RunRow) -> RunView:
         kept_inputs_id=told.kept_inputs_id,
         prefix=prefix,
         forks=tuple(_fork(reader, fork) for fork in reader.forks_of(row.row_id)),
-        calls=told.calls.view(marks, running=running) if told.calls.is_dynamic else None,
+        calls=calls,
+        effects=effect_lines(store, calls, SystemClock().now_ms()),
         parent=None if row.parent_row_id is None else reader.get_run(row.parent_row_id).run_id,
         children=children_of(store, row),
     )

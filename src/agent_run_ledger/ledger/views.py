@@ -14,7 +14,7 @@ from agent_run_ledger.kernel.record import DYNAMIC_KEY, Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.stored_words import error_text
 from agent_run_ledger.ports import Reader, RunRow, Store, StoredRecord
-from agent_run_ledger.runs.abandoned import BESIDE, RESOLVES, after_of, detail_of, is_unknown
+from agent_run_ledger.runs.abandoned import BESIDE, EFFECT, RESOLVES, after_of, detail_of, is_unknown
 from agent_run_ledger.runs.prefix import Origin, Prefix, prefix_in
 
 MAX_OPENED_BYTES = 256 * 1024 * 1024
@@ -61,7 +61,8 @@ class RecordView:
     `origin` says of a record that a fork refers to which other run recorded it; `attempt` is then that run's.
     `unknown`: it says that the outcome of its call is unknown. `resolves` is the record of such a call whose outcome
     this one is, as a person said, and `after` the latest record of the run when the call was started, 0 where nobody
-    says. `beside`: its call is made beside others with keys, see `Step.beside`.
+    says. `beside`: its call is made beside others with keys, see `Step.beside`. `effect` is the action
+    (32 hex digits) that the call of an effect was about.
     """
 
     record_id: int
@@ -87,6 +88,7 @@ class RecordView:
     resolves: int | None = None
     after: int = 0
     beside: bool = False
+    effect: str = ""
 
     @property
     def since_attempt(self) -> int:
@@ -198,7 +200,7 @@ def view_record(stored: StoredRecord, origin: Origin | None = None) -> RecordVie
     inputs = detail_of(record)
     because = inputs.get("because", [])
     arguments = inputs.get("a", {})
-    resolves = inputs.get(RESOLVES)
+    resolves, effect = inputs.get(RESOLVES), inputs.get(EFFECT)
     return RecordView(
         record_id=stored.record_id,
         leaf_index=stored.leaf_index,
@@ -223,6 +225,7 @@ def view_record(stored: StoredRecord, origin: Origin | None = None) -> RecordVie
         resolves=resolves if type(resolves) is int else None,
         after=after_of(record),
         beside=inputs.get(BESIDE) is True,
+        effect=effect if isinstance(effect, str) else "",
     )
 
 

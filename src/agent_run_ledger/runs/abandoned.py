@@ -24,6 +24,9 @@ CALLED: Final = "called"
 BESIDE: Final = "beside"
 """Where the inputs of a RESULT or ERROR say that its call is made beside others with keys, see `Step.beside`."""
 
+EFFECT: Final = "effect"
+"""Where the inputs of a RESULT or ERROR of an effect say which action (32 hex digits) the call was about."""
+
 RESOLVE: Final = "resolve"
 """The name of the DECISION records that resolve a call with an unknown outcome."""
 

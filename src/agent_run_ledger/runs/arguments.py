@@ -106,16 +106,25 @@ def call_key(
     arguments. Misuse, naming the step, where that fails, and where the key is empty, no text or no string, or holds
     the address of an object, which is another one in every process.
     """
-    key = step.key
-    if key is None:
-        return None
+    return None if step.key is None else made_key(step, step.key, bound, args, kwargs)
+
+
+def made_key(
+    step: Step[..., Any],
+    key: str | Callable[..., object],
+    bound: Mapping[str, object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> str:
+    """Return a key made of the arguments of a call, by a template or a function. Misuse as of `call_key`."""
     made = _filled(step, key, bound) if isinstance(key, str) else _called(step, key, args, kwargs)
+    how = f"template {key!r}" if isinstance(key, str) else "key function"
     if type(made) is not str:
-        _refuse_key(step, f"is a {type(made).__name__}, not a string")
+        _refuse_key(step, how, f"is a {type(made).__name__}, not a string")
     if not made or not is_text(made):
-        _refuse_key(step, "has a lone surrogate" if made else "is empty")
+        _refuse_key(step, how, "has a lone surrogate" if made else "is empty")
     if _OBJECT_REPR.search(made):
-        _refuse_key(step, "holds the address of an object, which is another one in every process")
+        _refuse_key(step, how, "holds the address of an object, which is another one in every process")
     return made
 
 
@@ -193,6 +202,5 @@ def _refuse_name(step_name: str, what: str, name: object, known: Sequence[str]) 
     )
 
 
-def _refuse_key(step: Step[..., Any], reason: str) -> NoReturn:
-    how = f"template {step.key!r}" if isinstance(step.key, str) else "key function"
+def _refuse_key(step: Step[..., Any], how: str, reason: str) -> NoReturn:
     raise Misuse(f"the key of a call of step {step.name!r}, made by its {how}, {reason}", code="bad_key")

@@ -73,8 +73,8 @@ async def _awaited(call: Call) -> Outcome:
 
 async def _value(call: Call) -> Any:
     if call.step.shape is Shape.ASYNC_GENERATOR:
-        return [item async for item in call.step.plain(*call.args, **call.kwargs)]
-    return await call.step.plain(*call.args, **call.kwargs)
+        return [item async for item in call.step.body(*call.args, **call.kwargs)]
+    return await call.step.body(*call.args, **call.kwargs)
 
 
 async def _threaded(call: Call) -> Outcome:

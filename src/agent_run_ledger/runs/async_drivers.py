@@ -59,10 +59,10 @@ async def _outcome(call: OpenCall) -> Outcome:
             reach("body.before")
             async with limit:
                 if body.around is None:
-                    value = await call.step.plain(*body.args, **body.kwargs)
+                    value = await call.step.body(*body.args, **body.kwargs)
                 else:
                     with body.around:
-                        value = await call.step.plain(*body.args, **body.kwargs)
+                        value = await call.step.body(*body.args, **body.kwargs)
             reach("body.after")
         except MemoryError:
             raise
@@ -109,7 +109,7 @@ class AsyncStream(Chunks, AsyncIterator[Any]):
             with self.inside():
                 if self._source is None:
                     reach("body.before")
-                    self._source = aiter(call.step.plain(*call.body.args, **call.body.kwargs))
+                    self._source = aiter(call.step.body(*call.body.args, **call.body.kwargs))
                 async with limit:
                     chunk = await anext(self._source, END)
             if chunk is not END:

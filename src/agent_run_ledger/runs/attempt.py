@@ -6,7 +6,7 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -29,6 +29,7 @@ from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import DYNAMIC_KEY, KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
+from agent_run_ledger.ports.effect_steps import Effects
 from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.budgets import BUDGET, doubt_marks, is_for_budget, open_budgets, way_on
 from agent_run_ledger.runs.inputs import Inputs
@@ -42,6 +43,11 @@ PARENT_KEY = "parent"
 LOCK_PAUSES_S = (0.001, 0.004)
 
 
+def no_effects() -> Effects:
+    """Be what a context without effects has in their place."""
+    raise Misuse("no effects belong to this run", code="no_effects", hint="register them with `RunLedger.effect`")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What every part of a run needs from outside."""
@@ -51,6 +57,7 @@ class Context:
     entropy: Entropy
     limit_bytes: int
     observers: tuple[Observer, ...] = ()
+    effects: Callable[[], Effects] = no_effects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

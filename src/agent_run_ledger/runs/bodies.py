@@ -88,11 +88,11 @@ def finish(call: Call, body: Callable[[], Any]) -> Outcome:
 
 def sync_body(call: Call) -> Callable[[], Any]:
     """Return the body of a step that needs no event loop; a generator is exhausted into a list."""
-    plain = call.step.plain
+    body = call.step.body
     if call.step.shape is Shape.GENERATOR:
-        return lambda: list(plain(*call.args, **call.kwargs))
+        return lambda: list(body(*call.args, **call.kwargs))
     if call.step.shape is Shape.SYNC:
-        return lambda: plain(*call.args, **call.kwargs)
+        return lambda: body(*call.args, **call.kwargs)
     raise Misuse(f"step {call.step.name!r} is async", code="async_step", hint="use `await ledger.aexecute(...)`")
 
 

@@ -13,7 +13,7 @@ from agent_run_ledger.errors import LedgerError, Unavailable, Unstorable
 from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.loops import Level
 from agent_run_ledger.kernel.record import RecordKind
-from agent_run_ledger.runs.abandoned import BESIDE
+from agent_run_ledger.runs.abandoned import BESIDE, EFFECT
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Outcome
 from agent_run_ledger.runs.breaker import VERDICT, Breaker, Judged, decision, nudge
@@ -97,6 +97,8 @@ class Concluding:
         kept = None if judged is None else judged.kept
         if call.step.beside and call.shared:
             kept = {**(kept or {}), BESIDE: True}
+        if call.inner.effect:
+            kept = {**(kept or {}), EFFECT: call.inner.effect}
         item = self._commits.journal.conclude(started, ended, because=call.because, code=call.step.code, more=kept)
         if self._watch is not None and call.body.around is not None:
             self._watch.ending(call.body.around, item, ended.failure, again=again)

@@ -22,6 +22,7 @@ from agent_run_ledger.kernel.digests import fingerprint
 from agent_run_ledger.kernel.scopes import ROOT, call_scope, keyed_scope
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RecordKey
+from agent_run_ledger.ports.effect_steps import Effects
 from agent_run_ledger.runs.arguments import bind_arguments, call_key
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
@@ -106,6 +107,10 @@ class DynamicSession:
     def over(self) -> bool:
         """Whether nothing new may run: the run is completed, or failed for good."""
         return self._journal is None
+
+    def effects(self) -> Effects:
+        """Return the effects of this run's store, opened at the first call. Refused where it has none."""
+        return self.context.effects()
 
     def went_on_from(self, scope: bytes, run_uid: bytes, end_record_id: int) -> bool:
         """Return whether this run went on after a child that was started in this scope had failed."""
@@ -430,6 +435,7 @@ class DynamicSession:
         lane = self._commits.take_lane()
         started = journal.started(lane, 0, call.identity, tries, call.step.reserves)
         started.repeatable, started.after = call.step.repeatable, self.last_id
+        started.kept_elsewhere = call.step.kept_elsewhere
         call.body.lane = lane
         if self._watch is not None:
             call.body.around = self._watch.body(call.step.name, tries, started.at_ms)

@@ -34,6 +34,7 @@ class Frame:
         "_shut",
         "_wraps",
         "broken",
+        "effect",
         "session",
     )
 
@@ -48,6 +49,7 @@ class Frame:
         """`scope` None: that of the body of `call`, made when it is first asked for. `outer`: what it lies in."""
         self.session = session
         self.broken = False
+        self.effect = ""  # the action (32 hex digits) that the body of this scope is about
         self._scope = scope
         self._call = call
         self._lock = threading.RLock()  # a stream that is cleaned up may come in anywhere

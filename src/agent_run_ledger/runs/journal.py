@@ -50,6 +50,7 @@ class Started:
     tries: int
     at_ms: int
     repeatable: bool = True
+    kept_elsewhere: bool = False
     after: int = 0
     taken: codecs.Packed | None = None
     called: bool = False
@@ -216,13 +217,15 @@ class Journal:
     def commit(self, batch: Batch) -> Written:
         """Write one batch in one transaction.
 
-        It is synced where it holds how a call ended, the run's end, or the start of a call that may not run again.
+        It is synced where it holds how a call ended and nothing else says so, the run's end, or the start of a call
+        that may not run again.
         """
         self._attempt.hold(self._context.store)
         macs = [record_mac(item.record) for item in batch.concluded]
         reach("record.before")
         unsafe = any(not start.repeatable for start in batch.starts)
-        synced = bool(batch.concluded) or batch.end_state is not None or unsafe
+        ended = any(not item.started.kept_elsewhere for item in batch.concluded)
+        synced = ended or batch.end_state is not None or unsafe
         transact = self._context.store.transact if self.watch is None else self._timed
         written = transact(self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced)
         reach("record.after")

@@ -92,6 +92,9 @@ class Step(Generic[P, R]):
     watched = False
     """Whether the breaker judges its calls."""
 
+    kept_elsewhere = False
+    """Whether how a call ended is on record elsewhere, and synced: then a power cut may take this record of it."""
+
     beside = False
     """Whether calls of it with keys are made side by side: none of them comes after the error of another one."""
 
@@ -125,6 +128,7 @@ class Step(Generic[P, R]):
         reserves: Reserve | None = None,
     ) -> None:
         self.plain: Callable[P, R] = fn
+        self.body: Callable[..., Any] = fn
         self.function_name: str = getattr(fn, "__name__", type(fn).__name__)
         self.name: str = self.function_name if name is None else name
         self.depends_on: tuple[str, ...] = _step_names(depends_on, self.name)

@@ -1,0 +1,184 @@
+"""One call of an effect: asks by its key what is on record, does what follows, and waits where people decide."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, NoReturn
+
+from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, Refused, Uncertain
+from agent_run_ledger.kernel.effects.result import EffectResult
+from agent_run_ledger.kernel.effects.states import ActionState
+from agent_run_ledger.kernel.effects.step_moves import Move, next_move
+from agent_run_ledger.ports.effect_steps import EffectMember, Effects, Probe, Wanted
+from agent_run_ledger.probes import reach
+from agent_run_ledger.runs.frames import Frame
+
+POLL_S: Final = 0.25
+"""How often a call that waits for a decision looks."""
+
+_WORKER: Final = "run"
+_MOST_MOVES: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectCall:
+    """A call of an effect within one attempt of a run. `place`: where it is noted which action it is about."""
+
+    name: str
+    wanted: Wanted
+    effects: Effects
+    place: Frame
+    run_uid: bytes
+    generation: int
+    probe: Probe | None
+    successors: int
+    wait_s: float
+
+    @property
+    def worker(self) -> str:
+        """Who carries it out: this attempt of the run, and another one after a restart."""
+        return f"{_WORKER}:{self.run_uid.hex()}:{self.generation}"
+
+    def was_ours(self, worker: str) -> bool:
+        """Return whether a worker was an earlier attempt of this run: it is over, for this one holds the run."""
+        kind, _, rest = worker.partition(":")
+        run, _, generation = rest.partition(":")
+        mine = kind == _WORKER and run == self.run_uid.hex() and generation.isdecimal()
+        return mine and int(generation) < self.generation
+
+
+def perform(call: EffectCall) -> EffectResult:
+    """Return the effect's result once it is on record that it happened. See `Effect` for what is raised.
+
+    It asks by the key, does the next thing, and asks again: a crash anywhere leaves nothing that the next call of the
+    same key does not find. What one call began and did not end is doubted, and never begun anew.
+    """
+    until = time.monotonic() + call.wait_s
+    looked, unclear = False, None
+    for _ in range(_MOST_MOVES):
+        members = _members(call, unclear)
+        move = _next(call, members, looked=looked)
+        if members:
+            call.place.effect = members[-1].action_id.hex()
+        if move is Move.GIVE:
+            return _given(call, members[-1])
+        if move is Move.DRIFT:
+            raise _drift(call)
+        if move in (Move.APPROVAL, Move.ELSEWHERE, Move.EVIDENCE):
+            if time.monotonic() >= until:
+                _wait(call, members[-1], move)
+            time.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
+            looked = False
+            continue
+        looked = looked or move is Move.LOOK
+        unclear = _done(call, members, move)
+        reach("effect_step.moved")
+    raise EffectPending(
+        f"effect {call.name!r}: its action changed {_MOST_MOVES} times while it was carried out",
+        **_names(members[-1]),
+    )
+
+
+def _members(call: EffectCall, unclear: Uncertain | None) -> Sequence[EffectMember]:
+    """Return the members of the key; where that fails after something unclear, the latter is what is to be known."""
+    try:
+        return call.effects.members(call.wanted.action_key)
+    except LedgerError:
+        if unclear is not None:
+            raise unclear from None
+        raise
+
+
+def _next(call: EffectCall, members: Sequence[EffectMember], *, looked: bool) -> Move:
+    return next_move(
+        members,
+        request_sha256=sha256(call.wanted.request).digest(),
+        worker=call.worker,
+        was_ours=call.was_ours,
+        looked=looked,
+        successors=call.successors,
+    )
+
+
+def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Uncertain | None:
+    """Do one thing; return what left its end unclear. A refusal stands only where nobody else changed the action."""
+    effects, wanted = call.effects, call.wanted
+    last = members[-1] if members else None
+    acts: dict[Move, Callable[[EffectMember], object]] = {
+        Move.DISPATCH: lambda one: effects.dispatch(one.action_id, wanted, worker=call.worker),
+        Move.DOUBT: lambda one: effects.doubt(one.action_id, worker=one.worker or call.worker),
+        Move.LOOK: lambda one: effects.look(one.action_id, wanted, call.probe),
+        Move.SUCCEED: lambda one: effects.succeed(one.action_id, wanted),
+    }
+    try:
+        if last is None:
+            effects.propose(wanted)
+        else:
+            acts[move](last)
+    except Uncertain as error:
+        return error
+    except Refused:
+        now = effects.members(wanted.action_key)
+        if last is None or (now and _standing(now[-1]) == _standing(last)):
+            raise
+    return None
+
+
+def _standing(member: EffectMember) -> tuple[bytes, ActionState, bool]:
+    return member.action_id, member.state, member.handed_out
+
+
+def _given(call: EffectCall, last: EffectMember) -> EffectResult:
+    if last.state is ActionState.SUCCEEDED:
+        return call.effects.result(last)
+    raise Refused(
+        f"effect {call.name!r} did not happen: action {last.action_id.hex()} of {last.action_key!r} is {last.status}",
+        code=str(last.state),
+        hint=_WAYS_ON.get(last.state, "ask people what is to follow"),
+    )
+
+
+_WAYS_ON: Final = {
+    ActionState.NOT_EXECUTED: "`arl actions successor` proposes it again, with approvals of its own",
+    ActionState.EXPIRED: "`arl actions successor` proposes it again, with a window and approvals of its own",
+    ActionState.REJECTED: "people said no; `arl actions successor` asks them again",
+    ActionState.REVOKED: "people took it back; `arl actions successor` asks them again",
+    ActionState.WRITTEN_OFF: "nobody found out what became of it, and nothing ever follows it",
+}
+
+
+def _wait(call: EffectCall, last: EffectMember, move: Move) -> NoReturn:
+    which = f"action {last.action_id.hex()} of {last.action_key!r}"
+    if move is Move.APPROVAL:
+        raise ApprovalPending(
+            f"effect {call.name!r} waits for approval: {which} has {len(last.approvals)} of {last.approvals_needed}",
+            hint=f"`arl approvals show {last.action_id.hex()}`; then start the run again",
+            **_names(last),
+        )
+    if move is Move.ELSEWHERE:
+        raise EffectPending(
+            f"effect {call.name!r}: {which} is {last.status}, by {last.worker}",
+            code="effect_elsewhere",
+            hint="start the run again when that worker has ended, or its time is over",
+            **_names(last),
+        )
+    raise EffectInDoubt(
+        f"effect {call.name!r}: nobody knows whether it happened: {which} is {last.status}",
+        hint=f"`arl effects show {last.action_id.hex()}` says what would settle it; it is not repeated meanwhile",
+        **_names(last),
+    )
+
+
+def _names(last: EffectMember) -> dict[str, str]:
+    return {"action_id": last.action_id.hex(), "action_key": last.action_key}
+
+
+def _drift(call: EffectCall) -> Refused:
+    return Refused(
+        f"effect {call.name!r}: the key {call.wanted.action_key!r} belongs to another request than this one",
+        code="argument_drift",
+        hint=f"`arl effects show {call.wanted.action_key}` has what was asked for; another effect has another key",
+    )

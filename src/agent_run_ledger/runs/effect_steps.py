@@ -1,0 +1,157 @@
+"""Effects: steps whose function builds a request, which people approve and which is sent once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from agent_run_ledger.errors import Misuse
+from agent_run_ledger.kernel.effects.request import Call, Request, request_bytes
+from agent_run_ledger.kernel.effects.result import EffectResult
+from agent_run_ledger.ports.effect_steps import Probe, Wanted
+from agent_run_ledger.ports.targets import Target
+from agent_run_ledger.runs.arguments import bind_arguments, check_key, made_key
+from agent_run_ledger.runs.current import CURRENT
+from agent_run_ledger.runs.effect_calls import EffectCall, perform
+from agent_run_ledger.runs.frames import Frame
+from agent_run_ledger.runs.steps import P, Shape, Step
+
+MOST_WAIT_S = 86_400
+
+
+class FunctionTarget(Target, Protocol):
+    """A target that calls a function: see `targets.Opaque`."""
+
+    def calling(self, name: str, function: Callable[..., Any]) -> FunctionTarget:
+        """Return the target that calls this function under this name."""
+        ...
+
+
+class Effect(Step[P, EffectResult]):
+    """A step that acts on the world once.
+
+    Its function *builds* a `Request`, whose exact bytes are stored, approved and sent by `target`; with `Opaque()` the
+    function itself is the effect, and its canonical arguments are what is approved. A call returns an `EffectResult`
+    once there is evidence that it happened. Until then it raises `ApprovalPending` or `EffectInDoubt`: left with it,
+    the run is suspended, and the same program goes on where it was, after any number of restarts, once people have
+    decided. Refused("rejected", "revoked", "expired", "not_executed", "written_off") where they decided otherwise:
+    a recorded error like any other, and the agent goes on.
+
+    `key`: a template over the arguments, or a function of them, for the business effect ("refund:{order_id}"): one key
+    is one effect, in all runs of the store. The same key with other bytes is Refused("argument_drift").
+    `approval`: the name of the policy that says who approves. `observe`: looks at the target for evidence, where
+    nobody knows how a dispatch ended; see `Lookup`. `successors`: how often the run itself proposes it again once it is
+    proved that it did not happen; each wants approvals of its own. `wait_s`: how long a call waits for a decision
+    before it raises.
+
+    `plain` is the function that builds. It must be pure: it may run again.
+    """
+
+    watched = True
+    kept_elsewhere = True
+
+    def __init__(
+        self,
+        fn: Callable[P, Any],
+        /,
+        *,
+        key: str | Callable[..., str],
+        target: Target,
+        approval: str,
+        observe: Probe | None = None,
+        successors: int = 0,
+        wait_s: float = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(cast("Callable[P, EffectResult]", fn), **{**settings, "interchangeable": True})
+        self.builds: Callable[..., Any] = fn
+        if self.shape not in (Shape.SYNC, Shape.ASYNC):
+            raise self._bad("builds one request: it is no generator")
+        check_key(key, self.parameter_names, self.name)
+        if key is None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise self._bad("needs a key: what makes two calls one effect is for the program to say")
+        self.action_key = key
+        self.approval = _named(approval, self)
+        self.observe = observe
+        self.successors = _count(successors, self)
+        self.wait_s = _seconds(wait_s, self)
+        calling = getattr(target, "calling", None)
+        self.opaque = calling is not None
+        if self.opaque and self.shape is Shape.ASYNC:
+            raise self._bad("is async, and what an async function returns at once has done nothing yet")
+        self.target: Target = target if calling is None else cast("FunctionTarget", target).calling(self.name, fn)
+        self.body = self._perform if self.shape is Shape.SYNC else self._aperform
+
+    def __repr__(self) -> str:
+        """Return a short form for messages."""
+        return f"<Effect {self.name!r} of {self.function_name}>"
+
+    def wanted(self, args: tuple[Any, ...], kwargs: dict[str, Any], request: Request | Call) -> Wanted:
+        """Return what a call asks for. Misuse for a key that cannot be made, and for a request that cannot be sent."""
+        bound = bind_arguments(self, args, kwargs)
+        key = made_key(self, self.action_key, bound, args, kwargs)
+        self.target.check(request)
+        return Wanted(action_key=key, request=request_bytes(request), target=self.target, approval=self.approval)
+
+    def _perform(self, *args: Any, **kwargs: Any) -> EffectResult:
+        request = self._call_of(args, kwargs) if self.opaque else self._checked(self.builds(*args, **kwargs))
+        return perform(self._asked(args, kwargs, request))
+
+    async def _aperform(self, *args: Any, **kwargs: Any) -> EffectResult:
+        request = self._checked(await self.builds(*args, **kwargs))
+        # A thread of its own: cancelled, it goes on to the record, and the next call asks what became of it.
+        return await asyncio.to_thread(perform, self._asked(args, kwargs, request))
+
+    def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any], request: Request | Call) -> EffectCall:
+        place = CURRENT.get()
+        if not isinstance(place, Frame):
+            raise Misuse(f"effect {self.name!r} was called outside a run", code="outside_run")
+        return EffectCall(
+            name=self.name,
+            wanted=self.wanted(args, kwargs, request),
+            effects=place.session.effects(),
+            place=place,
+            run_uid=place.session.opened.row.run_uid,
+            generation=place.session.opened.row.generation,
+            probe=self.observe,
+            successors=self.successors,
+            wait_s=self.wait_s,
+        )
+
+    def _call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return the call of the function itself, whose arguments are what people approve."""
+        bound = bind_arguments(self, args, kwargs)
+        if any(name.startswith("*") for name in bound):
+            raise Misuse(f"effect {self.name!r} takes *args or **kwargs, which have no names", code="bad_step")
+        return Call.of(self.name, cast("dict[str, Any]", bound))
+
+    def _checked(self, built: object) -> Request:
+        if not isinstance(built, Request):
+            raise Misuse(
+                f"effect {self.name!r} returned a {type(built).__name__}, not a Request",
+                code="no_request",
+                hint="return Request.json(method, path, body); a function that acts by itself takes target=Opaque()",
+            )
+        return built
+
+    def _bad(self, said: str) -> Misuse:
+        return Misuse(f"effect {self.name!r} {said}", code="bad_step")
+
+
+def _named(approval: object, effect: Effect[...]) -> str:
+    if not isinstance(approval, str) or not approval.strip() or not approval.isprintable():
+        raise Misuse(f"effect {effect.name!r} needs the name of its approval policy", code="bad_step")
+    return approval
+
+
+def _count(number: object, effect: Effect[...]) -> int:
+    if type(number) is not int or not 0 <= number <= 100:
+        raise Misuse(f"effect {effect.name!r}: successors is a whole number from 0 to 100", code="bad_step")
+    return number
+
+
+def _seconds(seconds: object, effect: Effect[...]) -> float:
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= MOST_WAIT_S:
+        raise Misuse(f"effect {effect.name!r}: wait_s is a number of seconds, at most {MOST_WAIT_S:,}", code="bad_step")
+    return float(seconds)
