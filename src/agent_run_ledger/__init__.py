@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from agent_run_ledger.codecs import register_codec
     from agent_run_ledger.effects.grants import Dispatch, Grant
     from agent_run_ledger.kernel.budget import Budget, Reserve
+    from agent_run_ledger.ledger.authority import open_effects
     from agent_run_ledger.ledger.bound_run import BoundRun
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.ledger.run_ledger import RunLedger
@@ -82,6 +83,7 @@ __all__ = [
     "Unstorable",
     "Verdict",
     "Vetoed",
+    "open_effects",
     "register_codec",
     "report_usage",
 ]
@@ -100,6 +102,7 @@ _LAZY = {
     "Tool": "agent_run_ledger.runs.tools",
     "StepExplanation": "agent_run_ledger.runs.explain",
     "Verdict": "agent_run_ledger.runs.explain",
+    "open_effects": "agent_run_ledger.ledger.authority",
     "register_codec": "agent_run_ledger.codecs",
     "report_usage": "agent_run_ledger.runs.usage",
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from agent_run_ledger.effects.asked import check_correction, check_same_correction, checked, rows_on_record
+from agent_run_ledger.effects.gate import Gate
 from agent_run_ledger.effects.refusals import error_of, error_of_correction, unknown_action
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.errors import Misuse, NotAdmitted, Unavailable
@@ -89,18 +90,31 @@ class Engine:
         witnessing: Witnessing,
         settings: Settings,
         is_copy: bool,
+        gate: Gate | None = None,
     ) -> None:
         self.store = store
         self.entropy = entropy
         self.witnessing = witnessing
         self.settings = settings
         self.is_copy = is_copy
+        self.gate = gate or Gate(None)
         self.opening = entropy.token(OPENING_BYTES)
         self._time = time
 
-    def ask(self, action_id: bytes, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
-        """Decide about one action and write what follows. See `ask_of_key` for errors; Refused("unknown_action")."""
-        return self._ask(lambda tx: self._members_of(tx, action_id), ask, op_id, request)
+    def ask(
+        self,
+        action_id: bytes,
+        ask: Ask,
+        *,
+        op_id: bytes | None = None,
+        request: bytes = b"",
+        signed: bytes | None = None,
+    ) -> Answer:
+        """Decide about one action and write what follows. See `ask_of_key` for errors; Refused("unknown_action").
+
+        `signed`: the envelope of an approval, which is verified inside of the transaction, as `Gate` says.
+        """
+        return self._ask(lambda tx: self._members_of(tx, action_id), ask, op_id, request, signed)
 
     def ask_of_key(self, action_key: str, ask: Ask, *, op_id: bytes | None = None, request: bytes = b"") -> Answer:
         """Decide about a key and write what follows.
@@ -147,11 +161,18 @@ class Engine:
             return self.witnessing.state
         return LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
 
-    def _ask(self, members_of: Callable[[Tx], Members], ask: Ask, op_id: bytes | None, request: bytes) -> Answer:
+    def _ask(
+        self,
+        members_of: Callable[[Tx], Members],
+        ask: Ask,
+        op_id: bytes | None,
+        request: bytes,
+        signed: bytes | None = None,
+    ) -> Answer:
         asked = checked(ask(Now(0, 0)))
         operation = self.entropy.uuid7() if op_id is None else op_id
         reach("effect.before")
-        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, request))
+        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, request, signed))
         reach("effect.after")
         return answer
 
@@ -184,7 +205,9 @@ class Engine:
             raise unknown_action(action_id)
         return members
 
-    def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
+    def _decide(
+        self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes, signed: bytes | None
+    ) -> Answer:
         reading = read_time(tx.effects.time_mark(), self._time.sample())
         ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), reading)
         command = self._as_of_now(tx, asked, reading.now, ledger)
@@ -192,6 +215,7 @@ class Engine:
             rows = rows_on_record(op_id, records, members, command)
             if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
                 return Answer(accepted=False, rows=rows, leaf_index=-1, ledger=ledger)
+        self.gate.verify(ledger, members, command, signed)
         decision = decide(ledger, members, command)
         if isinstance(decision, Rejected):
             key = command.action_key if isinstance(command, Propose) else members[0].action_key
@@ -204,6 +228,7 @@ class Engine:
                 ledger=ledger,
                 same_permit=decision.same_permit,
             )
+        self.gate.admit(members, command)
         return self._write(tx, members, command, decision, ledger, reading, request)
 
     def _as_of_now(self, tx: Tx, asked: Command, now: Now, ledger: Standing) -> Command:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from hashlib import sha256
+from dataclasses import replace
 
 from agent_run_ledger.effects.dispatching import Dispatcher
 from agent_run_ledger.effects.engine import Answer, Ask, Engine, Settings
+from agent_run_ledger.effects.gate import Gate
 from agent_run_ledger.effects.grants import Dispatch, Grant
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.sizes import check_id, check_limit, check_nonce, check_states
 from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
+from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.errors import Pending, Refused, Tampered, Unavailable
+from agent_run_ledger.errors import Pending, Refused, Unavailable
 from agent_run_ledger.kernel.effects import Action, ActionState, Standing, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
 from agent_run_ledger.kernel.effects.clock import CorrectClock
@@ -43,9 +45,9 @@ from agent_run_ledger.kernel.effects.commands import (
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import permit_of
 from agent_run_ledger.kernel.effects.reading import read_time
-from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.states import CLOSED
-from agent_run_ledger.kernel.effects.strength import weaker
+from agent_run_ledger.ledger.effect_opening import refuse_other_ledger, refuse_weaker, stored_request
+from agent_run_ledger.ledger.local_trust import trust_words
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import TimeSource, Witness
 from agent_run_ledger.ports.targets import Target
@@ -65,7 +67,8 @@ class EffectLedger:
     claimed. Every method is one transaction, and what it refuses changed nothing.
 
     Not guaranteed: exactly once. Without a witness an older copy of the file that is put back is not noticed. That
-    `Actor` names who asks is for the caller to have checked, as is the signature of an approval.
+    `Actor` names who asks is for the caller to have checked. With a trust file the ledger verifies every approval
+    itself; without one that is for the caller to have done too.
 
     Errors of every method: Refused, Pending, Unavailable, NotAdmitted and Misuse changed nothing. Uncertain: the
     commit's outcome cannot be looked up now; the same call with the same `op_id` (16 bytes) tells it. Pending
@@ -82,18 +85,21 @@ class EffectLedger:
         time: TimeSource | None = None,
         entropy: Entropy | None = None,
         settings: Settings | None = None,
+        trust: SignedTrust | None = None,
         wait_s: float = WAIT_S,
     ) -> None:
         """Open the effects of an existing store; it never makes one.
 
         Refused: no_store, no_authority (`arl init` gives it), network_filesystem, weaker_settings (than those of the
-        latest transition). A copy opens in recovery: it can be read and observed, and grants nothing. `witness`: the
-        memory outside of the database, None for none.
+        latest transition), other_trust (of another ledger). A copy opens in recovery: it can be read and observed, and
+        grants nothing. `witness`: the memory outside of the database, None for none. `trust`: whose signatures count
+        (`open_effects` finds it); without one `approve` takes its caller's word.
         """
         self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
         try:
             if not self._store.is_copy and not self._store.authority:
                 raise Refused(f"{self._store.location} has no authority for effects", code="no_authority", hint=_INIT)
+            refuse_other_ledger(self._store, trust)
             self._entropy = entropy or SystemEntropy()
             self._time = CheckedTime(time or SystemTime())
             self._witnessing = Witnessing(self._store, witness)
@@ -104,8 +110,9 @@ class EffectLedger:
                 witnessing=self._witnessing,
                 settings=settings or Settings(),
                 is_copy=self._store.is_copy,
+                gate=Gate(trust),
             )
-            self._refuse_weaker()
+            refuse_weaker(self._store, self._standing())
             self._witnessing.look()
         except BaseException:
             self._store.close()
@@ -152,9 +159,23 @@ class EffectLedger:
     def approve(
         self, actor: Actor, action_id: bytes, approval: VerifiedApproval, *, op_id: bytes | None = None
     ) -> ActionView:
-        """Count one approval whose signature was verified; with the last one that is needed it is available."""
+        """Count one approval whose signature the caller verified; with the last one needed it is available.
+
+        Refused("not_signed") where there is a trust file: then only `grant` counts.
+        """
         return self._asked(
             action_id, lambda now: Approve(actor=actor, now=now, action_id=action_id, approval=approval), op_id
+        )
+
+    def grant(self, envelope: bytes, *, op_id: bytes | None = None) -> ActionView:
+        """Count one signed approval, verified against the trust file inside of the transaction that counts it.
+
+        Who approves, and what, the envelope says itself (docs/formats/approval.md, with the codes of what does not
+        count). Refused("no_trust") where there is no trust file.
+        """
+        said = self._engine.gate.said(envelope)
+        return self._told(
+            self._engine.ask(said.action_id, lambda now: replace(said, now=now), op_id=op_id, signed=envelope)
         )
 
     def successor(self, actor: Actor, action_id: bytes, intent: Intent, *, op_id: bytes | None = None) -> ActionView:
@@ -365,7 +386,7 @@ class EffectLedger:
         """
         counts = self._store.reader().effects.counts()
         asked = CorrectClock(actor=actor, people=people)
-        return ledger_view(self._engine.correct_clock(asked, op_id=op_id), counts)
+        return ledger_view(self._engine.correct_clock(asked, op_id=op_id), counts, self._unsigned())
 
     # -- what is on record --------------------------------------------------------------------------------------------
 
@@ -391,20 +412,16 @@ class EffectLedger:
 
     def request(self, action_id: bytes) -> bytes:
         """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
-        check_id(action_id)
-        reader = self._store.reader().effects
-        found, body = reader.action(action_id), reader.request(action_id)
-        if found is None:
-            raise unknown_action(action_id)
-        if body is None:
-            raise Refused(f"action {action_id.hex()} was rebuilt from a receipt: its bytes are lost", code="no_request")
-        if sha256(body).digest() != found.action.terms.request_sha256:
-            raise Tampered(f"the stored bytes of action {action_id.hex()} are not those of its digest", code="corrupt")
-        return body
+        return stored_request(self._store, action_id)
+
+    @property
+    def trust(self) -> SignedTrust | None:
+        """Whose signatures count here, None where the caller says so."""
+        return self._engine.gate.trust
 
     def status(self) -> LedgerView:
         """Return where the ledger stands, and what nothing guards against."""
-        return ledger_view(self._standing(), self._store.reader().effects.counts())
+        return ledger_view(self._standing(), self._store.reader().effects.counts(), self._unsigned())
 
     def close(self) -> None:
         """Close the ledger; a second call does nothing."""
@@ -453,6 +470,9 @@ class EffectLedger:
             now_ms = None
         return view_of(row, self._witnessing.policy, now_ms=now_ms, bound_ms=self._engine.settings.bound_ms)
 
+    def _unsigned(self) -> tuple[str, ...]:
+        return trust_words(self._store.location, trusted=self.trust is not None)
+
     def _standing(self) -> Standing:
         """Return where the ledger stands, without waiting for who writes."""
         reader = self._store.reader()
@@ -465,22 +485,6 @@ class EffectLedger:
         if found is None:
             raise unknown_action(action_id)
         return found.action
-
-    def _refuse_weaker(self) -> None:
-        """Refuse to open with less than the latest transition was decided by."""
-        latest = self._store.reader().effects.latest()
-        if latest is None:
-            return
-        try:
-            before = transition_from(latest.payload).ledger
-        except (ValueError, KeyError, TypeError) as error:
-            raise Tampered(f"the record of the latest transition cannot be read: {error}", code="corrupt") from error
-        if less := weaker(self._standing(), before):
-            raise Refused(
-                f"{self._store.location} was used with stronger settings: {', '.join(less)}",
-                code="weaker_settings",
-                hint="open it with the settings and the witness that it had, or stronger ones",
-            )
 
 
 def _waits(row: Action) -> bool:
