@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from agent_run_ledger.kernel.effects.evidence import Found
     from agent_run_ledger.kernel.effects.request import Request
     from agent_run_ledger.kernel.effects.result import EffectResult
+    from agent_run_ledger.ledger.authority import open_effects
     from agent_run_ledger.ledger.bound_run import BoundRun
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.ledger.run_effects import EffectSettings
@@ -103,6 +104,7 @@ __all__ = [
     "Verdict",
     "Vetoed",
     "http",
+    "open_effects",
     "register_codec",
     "report_usage",
 ]
@@ -129,6 +131,7 @@ _LAZY = {
     "StepExplanation": "agent_run_ledger.runs.explain",
     "Verdict": "agent_run_ledger.runs.explain",
     "http": "agent_run_ledger.targets",
+    "open_effects": "agent_run_ledger.ledger.authority",
     "register_codec": "agent_run_ledger.codecs",
     "report_usage": "agent_run_ledger.runs.usage",
 }

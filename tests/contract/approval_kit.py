@@ -8,13 +8,12 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from agent_run_ledger import LedgerError
-from agent_run_ledger.effects import ActionView, Actor
+from agent_run_ledger import EffectLedger, LedgerError
+from agent_run_ledger.effects import ActionView
 from agent_run_ledger.effects.signing import sign_approval
-from agent_run_ledger.effects.verifying import verify_approval
-from agent_run_ledger.kernel.effects import Action, Now, Role, Standing
+from agent_run_ledger.effects.trusting import SignedTrust, follow_trust, open_trust, sign_trust
+from agent_run_ledger.kernel.effects import Now, Role
 from agent_run_ledger.kernel.effects.principals import PrincipalKind
-from agent_run_ledger.kernel.effects.reading import read_time
 from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.keys import SigningKey
 from tests.contract.effect_kit import START_MS, WINDOW_MS, Kit, effects
@@ -35,9 +34,17 @@ class Approvals(Kit):
     trust: TrustFile
     one: bytes
     two: bytes
+    signed_trust: SignedTrust | None = None
 
-    def begin(self) -> None:
-        """Make the trust file of this ledger."""
+    def _open(self) -> EffectLedger:
+        return self.opened(self.signed_trust)
+
+    def opened(self, trust: SignedTrust | None) -> EffectLedger:
+        """Open the ledger under a trust file."""
+        return EffectLedger(self.path, witness=self.witness, time=self.ticks, settings=self.settings, trust=trust)
+
+    def plan(self) -> None:
+        """Make the trust file of this ledger, under which nothing stands yet."""
         self.trust = TrustFile(
             ledger_id=self.ledger.status().ledger_id,
             serial=1,
@@ -56,6 +63,22 @@ class Approvals(Kit):
             ),
         )
         self.one, self.two = (self.trust.policy_sha256(one) for one in self.trust.policies)
+
+    def begin(self) -> None:
+        """Open the ledger under its trust file from now on."""
+        self.signed_trust = self.by_officers(self.trust)
+        self.reopen()
+
+    def follow(self, trust: TrustFile, *signers: SigningKey) -> None:
+        """Let another trust file follow, signed by these."""
+        now = Now(self.now(), self.now())
+        self.signed_trust = follow_trust(sign_trust(trust, signers), now=now, before=self.trust)
+        self.reopen()
+
+    def by_officers(self, trust: TrustFile) -> SignedTrust:
+        """A trust file that its officers signed."""
+        data = sign_trust(trust, [key(one.name) for one in trust.officers])
+        return open_trust(data, now=Now(self.now(), self.now()), expected_sha256=None)
 
     def asked(self, key: str = "refund:17", **changes: Any) -> ActionView:
         """Propose an action under the policy of one approver, or with changes of its intent."""
@@ -86,24 +109,14 @@ class Approvals(Kit):
         statement = replace(self.ledger.statement(view.action_id, approver=approver, nonce=nonce), **changes)
         return sign_approval(statement, by or key(approver), request=request, display=display)
 
-    def grant(self, view: ActionView, data: bytes, *, trust: TrustFile | None = None) -> ActionView:
-        """Let an envelope pass the checks, and then the rules of the ledger, as the one whom it names."""
-        action, ledger, now = self.standing(view)
-        approval = verify_approval(data, trust or self.trust, ledger=ledger, action=action, now=now)
-        who = (trust or self.trust).principal(approval.principal)
-        assert who is not None
-        return self.ledger.approve(Actor(who.name, who.roles), view.action_id, approval)
+    def grant(self, view: ActionView, data: bytes) -> ActionView:
+        """Let the ledger count a signed approval; return the action that the test is about."""
+        self.ledger.grant(data)
+        return self.look(view)
 
-    def standing(self, view: ActionView) -> tuple[Action, Standing, Now]:
-        """The action as it is stored, where the ledger stands, and what time it is there."""
-        stored = self.ledger._store.reader().effects.action(view.action_id)
-        assert stored is not None
-        reading = read_time(self.ledger._store.reader().effects.time_mark(), self.ticks.sample())
-        return stored.action, self.ledger._standing(), reading.now
-
-    def refusal(self, view: ActionView, data: bytes, **changes: Any) -> str:
-        """The code with which an envelope is refused; nothing changed."""
-        error: LedgerError = self.refused(lambda: self.grant(view, data, **changes))
+    def refusal(self, data: bytes) -> str:
+        """The code with which the ledger refuses an envelope; nothing changed."""
+        error: LedgerError = self.refused(lambda: self.ledger.grant(data))
         return error.code
 
     def code(self, asked: Callable[[], object]) -> str:
@@ -112,9 +125,11 @@ class Approvals(Kit):
 
 
 @contextmanager
-def approvals(**settings: Any) -> Iterator[Approvals]:
+def approvals(*, begin: bool = True, **settings: Any) -> Iterator[Approvals]:
     """A ledger with signed approvals in a folder of its own, read anew at the end."""
     with effects(kind=Approvals, **settings) as kit:
         assert isinstance(kit, Approvals)
-        kit.begin()
+        kit.plan()
+        if begin:
+            kit.begin()
         yield kit

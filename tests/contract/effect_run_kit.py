@@ -9,8 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agent_run_ledger.ledger.authority import open_effects
-
 from agent_run_ledger import EffectLedger, EffectSettings, LedgerError, Request, RunLedger
 from agent_run_ledger.effects import ActionView, Covers, Drain, DrainKind, Role
 from agent_run_ledger.effects.signing import sign_approval
@@ -19,6 +17,7 @@ from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.kernel.effects.display import display
 from agent_run_ledger.kernel.effects.principals import PrincipalKind
 from agent_run_ledger.kernel.effects.trust import TrustFile
+from agent_run_ledger.ledger.authority import open_effects
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.targets import http
 from agent_run_ledger.testing import check_ledger

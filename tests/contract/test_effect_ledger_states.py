@@ -11,6 +11,7 @@ from agent_run_ledger import EffectLedger, NotAdmitted, Pending, Refused, Unavai
 from agent_run_ledger.effects import ActionState, Event, Heard, LedgerState, Seen, TargetClass, WitnessPolicy
 from agent_run_ledger.kernel.effects.reading import LEAP_MS
 from agent_run_ledger.kernel.effects.states import EVENT_NEEDS, LEDGER_TABLE
+from agent_run_ledger.ledger.local_trust import UNSIGNED
 from agent_run_ledger.store import open_sqlite
 from tests.contract.effect_kit import ASKED, REV, WINDOW_MS, A, E, FakeWitness, Kit, effects
 
@@ -211,7 +212,7 @@ def test_a_witness_that_is_ahead_of_an_older_file_is_noticed_at_the_opening(tmp_
         with EffectLedger(path, witness=witness, time=kit.ticks) as copy:
             assert copy.status().state is RECOVERY
             assert copy.status().witness is WitnessPolicy.HTTP
-            assert copy.status().not_protected == ()
+            assert copy.status().not_protected == (UNSIGNED,)
 
 
 def test_a_copy_that_says_so_opens_in_recovery(tmp_path: Path) -> None:

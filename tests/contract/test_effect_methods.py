@@ -8,7 +8,9 @@ import pytest
 
 from agent_run_ledger import Grant, Misuse, Pending, Refused
 from agent_run_ledger.effects import ActionState, Event, Intent, LedgerState, Role, TargetClass, WitnessPolicy
+from agent_run_ledger.effects.views import UNWITNESSED
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
+from agent_run_ledger.ledger.local_trust import UNSIGNED
 from tests.contract.effect_kit import (
     ANN,
     ASKED,
@@ -185,7 +187,7 @@ def test_the_inbox_has_what_is_open_oldest_first_a_page_at_a_time(kit: Kit) -> N
 def test_the_status_says_what_is_not_protected(kit: Kit) -> None:
     status = kit.ledger.status()
     assert (status.state, status.epoch, status.witness) == (LedgerState.OPEN, 0, WitnessPolicy.NONE)
-    assert status.not_protected == ("no witness: a restored older copy of this database is not noticed",)
+    assert status.not_protected == (UNWITNESSED, UNSIGNED)
     with effects() as other:
         assert other.ledger.status().ledger_id != status.ledger_id
 

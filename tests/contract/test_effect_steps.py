@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -22,6 +23,7 @@ from agent_run_ledger import (
     RunLedger,
 )
 from agent_run_ledger.effects import ActionState
+from agent_run_ledger.runs.effect_calls import EffectCall
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.targets import http
 from tests.contract.effect_run_kit import APPROVER, REVOKER, desk, eventually
@@ -154,6 +156,42 @@ def test_equal_calls_at_once_are_one_effect() -> None:
         assert (at.sent, again.status) == (1, 201)
 
 
+def test_equal_calls_side_by_side_in_one_scope_are_one_effect() -> None:
+    with desk() as at:
+        at.program().outcome()
+        at.grant()
+        program = at.program()
+        with program.ledger, program.ledger.run() as run:
+            calls = [threading.Thread(target=run.wrap(lambda: program.refund(17, 3_000))) for _ in range(4)]
+            same = [threading.Thread(target=contextvars.copy_context().run, args=(program.refund, 17, 3_000))]
+            same += [threading.Thread(target=contextvars.copy_context().run, args=(program.refund, 17, 3_000))]
+            for thread in [*calls, *same]:
+                thread.start()
+            for thread in [*calls, *same]:
+                thread.join(60)
+            assert program.refund(17, 3_000).status == 201
+        assert (at.sent, program.state()) == (1, "completed")
+
+
+def test_a_worker_is_ours_only_where_its_attempt_of_this_run_is_over() -> None:
+    call: Any = EffectCall(
+        name="refund",
+        wanted=cast("Any", None),
+        effects=cast("Any", None),
+        place=cast("Any", None),
+        run_uid=b"r" * 16,
+        generation=3,
+        probe=None,
+        successors=0,
+        wait_s=0,
+    )
+    mine, other = (b"r" * 16).hex(), (b"s" * 16).hex()
+    assert call.worker == f"run:{mine}:3"
+    ours = [call.was_ours(f"run:{mine}:{number}") for number in ("1", "2", "3", "4", "", "x")]
+    assert ours == [True, True, False, False, False, False]
+    assert [call.was_ours(one) for one in (f"run:{other}:1", f"job:{mine}:1", "run", "", mine)] == [False] * 5
+
+
 def test_what_an_approver_edited_is_what_is_sent() -> None:
     with desk() as at:
         at.program().outcome()
@@ -273,9 +311,14 @@ def test_pure_steps_around_a_doubt_go_on() -> None:
         at.program().outcome()
         at.grant()
         program = at.program()
-        with pytest.raises(EffectInDoubt), program.ledger, program.ledger.run() as run:
-            program.think("before")
-            run.gather(lambda: program.refund(17, 3_000), lambda: program.think("beside"))
+
+        def agent() -> None:
+            with program.ledger, program.ledger.run() as run:
+                program.think("before")
+                run.gather(lambda: program.refund(17, 3_000), lambda: program.think("beside"))
+
+        with pytest.raises(EffectInDoubt):
+            agent()
         assert (at.said, program.state()) == (["before", "beside"], "suspended")
 
 

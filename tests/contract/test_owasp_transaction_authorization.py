@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -10,29 +11,33 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import Misuse, Refused
-from agent_run_ledger.effects import ActionState, Event
-from agent_run_ledger.effects.trusting import follow_trust, sign_trust
+from agent_run_ledger.effects import ActionState, ActionView, Event
+from agent_run_ledger.kernel.canonical import canonical
 from agent_run_ledger.kernel.dsse import envelope_bytes
-from agent_run_ledger.kernel.effects import Now, Role
+from agent_run_ledger.kernel.effects import Role
 from agent_run_ledger.kernel.effects.approval import statement_bytes
 from agent_run_ledger.kernel.effects.trust import TrustFile
-from agent_run_ledger.keys import SigningKey, seal
+from agent_run_ledger.keys import seal
 from tests.contract.approval_kit import DISPLAY, KEY_ENDS_MS, NONCE, REQUEST, Approvals, approvals, someone
-from tests.contract.effect_kit import ANN, START_MS, WINDOW_MS
+from tests.contract.effect_kit import ANN, WINDOW_MS
 from tests.unit.effects.trust_examples import key
 
 A, E = ActionState, Event
 OTHER = b'{"amount_cents":3000000,"to":"eve"}'
-NOW = Now(START_MS, START_MS)
+
+
+def replaced_in(data: bytes, view: ActionView) -> bytes:
+    """An envelope whose statement somebody changed to be about another action."""
+    tree = json.loads(data)
+    statement = json.loads(b64decode(tree["payload"]))
+    statement["action_id"] = view.action_id.hex()
+    tree["payload"] = b64encode(canonical(statement)).decode()
+    return json.dumps(tree).encode()
 
 
 def changed(kit: Approvals, **changes: Any) -> TrustFile:
     """The next trust file."""
     return replace(kit.trust, serial=2, **changes)
-
-
-def follow(kit: Approvals, trust: TrustFile, *signers: SigningKey) -> TrustFile:
-    return follow_trust(sign_trust(trust, signers), now=NOW, before=kit.trust).trust
 
 
 # -- 1. What it does ---------------------------------------------------------------------------------------------------
@@ -46,7 +51,7 @@ def test_1_1_what_you_see_is_what_you_sign() -> None:
                 kit.signed(view, **shown)
         other = b"Pay 0.30 EUR to ann"
         seen = kit.signed(view, display=other, display_sha256=sha256(other).digest())
-        assert kit.refusal(view, seen) == "other_terms"
+        assert kit.refusal(seen) == "other_terms"
         assert kit.grant(view, kit.signed(view)).state is A.AVAILABLE
 
 
@@ -56,13 +61,11 @@ def test_1_2_a_key_is_changed_by_the_keys_that_count_now() -> None:
         stolen = someone("bob", Role.APPROVER, keys=(someone("thief", Role.APPROVER).keys[0],))
         trust = changed(kit, principals=tuple(stolen if one.name == "bob" else one for one in kit.trust.principals))
         for signers in ([thief], [thief, key("bob")], [key("dan"), thief]):
-            with pytest.raises(Refused) as refusal:
-                follow(kit, trust, *signers)
-            assert refusal.value.code == "few_officers"
-        assert kit.refusal(view, kit.signed(view, by=thief)) == "other_key"
-        after = follow(kit, trust, key("dan"), key("ola"))
-        assert kit.refusal(view, kit.signed(view), trust=after) == "other_key"
-        assert kit.grant(view, kit.signed(view, by=thief), trust=after).state is A.AVAILABLE
+            assert kit.code(lambda: kit.follow(trust, *signers)) == "few_officers"
+        assert kit.refusal(kit.signed(view, by=thief)) == "other_key"
+        kit.follow(trust, key("dan"), key("ola"))
+        assert kit.refusal(kit.signed(view)) == "other_key"
+        assert kit.grant(view, kit.signed(view, by=thief)).state is A.AVAILABLE
 
 
 def test_1_3_a_policy_is_changed_by_the_officers_and_open_approvals_are_void() -> None:
@@ -71,13 +74,22 @@ def test_1_3_a_policy_is_changed_by_the_officers_and_open_approvals_are_void() -
         kit.grant(view, kit.signed(view))
         one, two = kit.trust.policies
         trust = changed(kit, policies=(one, replace(two, people_needed=0)))
-        with pytest.raises(Refused) as refusal:
-            follow(kit, trust, key("bob"), key("bot"))
-        assert refusal.value.code == "few_officers"
-        after = follow(kit, trust, key("dan"), key("ola"))
+        ready = kit.asked("refund:18", policy_sha256=kit.two, approvals_needed=2)
+        for approver in ("bob", "dan"):
+            kit.grant(ready, kit.signed(ready, approver))
+        claimed = kit.asked("refund:19", policy_sha256=kit.two, approvals_needed=2)
+        for approver in ("bob", "dan"):
+            kit.grant(claimed, kit.signed(claimed, approver))
+        claimed = kit.move(E.CLAIM, claimed)
+        assert kit.code(lambda: kit.follow(trust, key("bob"), key("bot"))) == "few_officers"
+        kit.follow(trust, key("dan"), key("ola"))
         for approver in ("dan", "bot"):
-            assert kit.refusal(view, kit.signed(view, approver), trust=after) == "unknown_policy"
+            assert kit.refusal(kit.signed(view, approver)) == "unknown_policy"
         assert kit.look(view).state is A.PROPOSED
+        assert kit.look(ready).state is A.AVAILABLE
+        assert kit.code(lambda: kit.do(E.CLAIM, ready)) == "unknown_policy"
+        assert kit.code(lambda: kit.do(E.PREPARE, claimed)) == "unknown_policy"
+        assert kit.move(E.REVOKE, ready).state is A.REVOKED
 
 
 def test_1_4_a_signature_for_something_else_is_no_approval() -> None:
@@ -85,18 +97,18 @@ def test_1_4_a_signature_for_something_else_is_no_approval() -> None:
         view = kit.asked()
         statement = statement_bytes(kit.ledger.statement(view.action_id, approver="bob", nonce=NONCE))
         login = seal("application/vnd.agent-run-ledger.login.v1+json", statement, [key("bob")])
-        assert kit.refusal(view, envelope_bytes(login)) == "bad_envelope"
+        assert kit.refusal(envelope_bytes(login)) == "bad_envelope"
         renamed = replace(login, payload_type="application/vnd.agent-run-ledger.approval.v1+json")
-        assert kit.refusal(view, envelope_bytes(renamed)) == "bad_signature"
+        assert kit.refusal(envelope_bytes(renamed)) == "bad_signature"
 
 
 def test_1_5_each_action_has_an_authorisation_of_its_own() -> None:
     with approvals() as kit:
         first, second = kit.asked("refund:17"), kit.asked("refund:18")
-        data = kit.signed(first)
-        assert kit.refusal(second, data) == "other_action"
-        assert kit.grant(first, data).state is A.AVAILABLE
-        assert kit.refusal(second, data) == "other_action"
+        moved = kit.signed(first, action_id=second.action_id)
+        assert kit.refusal(moved) == "other_action"
+        assert kit.grant(first, kit.signed(first)).state is A.AVAILABLE
+        assert kit.refusal(moved) == "other_action"
         assert kit.look(second).state is A.PROPOSED
 
 
@@ -104,27 +116,34 @@ def test_1_5_each_action_has_an_authorisation_of_its_own() -> None:
 
 
 def test_2_1_the_ledger_decides_whatever_the_asker_sends() -> None:
-    with approvals() as kit:
-        less = kit.asked("refund:1", policy_sha256=kit.two, approvals_needed=1)
-        assert kit.refusal(less, kit.signed(less)) == "other_count"
-        unknown = kit.asked("refund:2", policy_sha256=b"p" * 32)
-        assert kit.refusal(unknown, kit.signed(unknown)) == "unknown_policy"
+    with approvals(begin=False) as kit:
+        asked = {
+            "other_count": {"policy_sha256": kit.two, "approvals_needed": 1},
+            "unknown_policy": {"policy_sha256": b"p" * 32},
+            "window_too_long": {"dispatch_before_ms": kit.now() + WINDOW_MS + 1},
+        }
+        before = {code: kit.asked(code, **terms) for code, terms in asked.items()}
+        kit.begin()
+        for code, terms in asked.items():
+            assert kit.code(lambda: kit.asked("refund:1", **terms)) == code
+            assert kit.refusal(kit.signed(before[code])) == code
+        unknown = before["unknown_policy"]
         for data in (b"", b"{}", b"null", b'{"approved":true}', kit.signed(unknown)[:-1]):
-            assert kit.refusal(unknown, data) == "bad_envelope"
+            assert kit.refusal(data) == "bad_envelope"
         unsigned = json.loads(kit.signed(unknown))
         unsigned["signatures"] = []
-        assert kit.refusal(unknown, json.dumps(unsigned).encode()) == "bad_envelope"
+        assert kit.refusal(json.dumps(unsigned).encode()) == "bad_envelope"
 
 
 def test_2_2_who_may_approve_and_how_is_the_trust_files_and_not_the_senders() -> None:
     with approvals() as kit:
         view = kit.two_asked()
-        assert kit.refusal(view, kit.signed(view, "bot")) == "needs_people"
-        assert kit.refusal(view, kit.signed(view, by=key("bot"))) == "other_key"
+        assert kit.refusal(kit.signed(view, "bot")) == "needs_people"
+        assert kit.refusal(kit.signed(view, by=key("bot"))) == "other_key"
         single = kit.asked("refund:18")
-        assert kit.refusal(single, kit.signed(single, "bot")) == "not_an_approver"
+        assert kit.refusal(kit.signed(single, "bot")) == "not_an_approver"
         weaker = kit.signed(view, policy_sha256=kit.one)
-        assert kit.refusal(view, weaker) == "other_policy"
+        assert kit.refusal(weaker) == "other_policy"
 
 
 def test_2_3_what_is_approved_is_made_from_the_stored_bytes() -> None:
@@ -133,7 +152,7 @@ def test_2_3_what_is_approved_is_made_from_the_stored_bytes() -> None:
         statement = kit.ledger.statement(view.action_id, approver="bob", nonce=NONCE)
         assert statement.request_sha256 == sha256(kit.ledger.request(view.action_id)).digest()
         made_up = kit.signed(view, request=OTHER, request_sha256=sha256(OTHER).digest())
-        assert kit.refusal(view, made_up) == "other_request"
+        assert kit.refusal(made_up) == "other_request"
         assert kit.ledger.request(view.action_id) == REQUEST
 
 
@@ -145,7 +164,7 @@ def test_2_4_wrong_signatures_never_add_up() -> None:
         for place in range(0, 80, 5):
             wrong = "A" if good[place] != "A" else "B"
             tree["signatures"][0]["sig"] = good[:place] + wrong + good[place + 1 :]
-            assert kit.refusal(view, json.dumps(tree).encode()) == "bad_signature"
+            assert kit.refusal(json.dumps(tree).encode()) == "bad_signature"
         assert kit.look(view).approvals == ()
 
 
@@ -157,7 +176,7 @@ def test_2_5_no_step_is_left_out_or_made_out_of_order() -> None:
         assert kit.code(lambda: kit.do(E.CLAIM, view)) == "proposed"
         late = kit.signed(view, "ann")
         view = kit.move(E.CLAIM, kit.grant(view, kit.signed(view, "dan")))
-        assert kit.refusal(view, late) == "claimed"
+        assert kit.refusal(late) == "claimed"
         assert kit.code(lambda: kit.do(E.HAND_OUT, view)) == "claimed"
 
 
@@ -175,9 +194,10 @@ def test_2_6_a_change_of_what_is_to_be_done_voids_what_was_approved() -> None:
         )
         after = kit.ledger.edit(ANN, view.action_id, intent)
         assert (after.state, after.approvals) == (A.PROPOSED, ())
-        for data in (first, second):
-            assert kit.refusal(after, data) == "other_action"
-        assert kit.refusal(view, second) == "superseded"
+        assert kit.refusal(first) == "replayed"
+        assert kit.refusal(second) == "superseded"
+        assert kit.refusal(replaced_in(second, after)) == "bad_signature"
+        assert kit.refusal(kit.signed(view, "dan", action_id=after.action_id)) == "other_request"
 
 
 def test_2_7_the_approval_that_travels_holds_no_byte_of_the_request() -> None:
@@ -205,17 +225,17 @@ def test_2_8_what_is_carried_out_is_checked_once_more_and_is_what_was_approved()
 
 def test_2_9_an_authorisation_counts_for_a_limited_time() -> None:
     with approvals() as kit:
-        long = kit.asked("refund:1", dispatch_before_ms=kit.now() + WINDOW_MS + 1)
-        assert kit.refusal(long, kit.signed(long)) == "window_too_long"
+        long_ms = kit.now() + WINDOW_MS + 1
+        assert kit.code(lambda: kit.asked("refund:1", dispatch_before_ms=long_ms)) == "window_too_long"
         late, granted = kit.asked("refund:2"), kit.asked("refund:3")
         data = kit.signed(late)
         granted = kit.grant(granted, kit.signed(granted))
         kit.ticks.tick(WINDOW_MS)
-        assert kit.refusal(late, data) == "expired"
+        assert kit.refusal(data) == "expired"
         assert kit.code(lambda: kit.do(E.CLAIM, granted)) == "expired"
         kit.ticks.tick(KEY_ENDS_MS)
         new = kit.asked("refund:4")
-        assert kit.refusal(new, kit.signed(new)) == "key_expired"
+        assert kit.refusal(kit.signed(new)) == "key_expired"
 
 
 def test_2_10_an_authorisation_is_unique_and_counts_once() -> None:
@@ -223,10 +243,11 @@ def test_2_10_an_authorisation_is_unique_and_counts_once() -> None:
         view = kit.two_asked()
         data = kit.signed(view)
         kit.grant(view, data)
-        assert kit.refusal(view, data) == "replayed"
-        assert kit.refusal(view, kit.signed(view, "dan", nonce=b"another instance")) == "other_instance"
-        assert kit.refusal(view, kit.signed(view, nonce=b"another instance")) == "other_instance"
-        assert kit.refusal(kit.asked("refund:18"), kit.signed(view, "dan")) == "other_action"
+        assert kit.refusal(data) == "replayed"
+        assert kit.refusal(kit.signed(view, "dan", nonce=b"another instance")) == "other_instance"
+        assert kit.refusal(kit.signed(view, nonce=b"another instance")) == "other_instance"
+        other = kit.asked("refund:18")
+        assert kit.refusal(kit.signed(view, "dan", action_id=other.action_id)) == "other_action"
         assert kit.look(view).state is A.PROPOSED
         assert kit.grant(view, kit.signed(view, "dan")).approvals == ("bob", "dan")
         short = kit.asked("refund:19")
@@ -240,19 +261,19 @@ def test_2_10_an_authorisation_is_unique_and_counts_once() -> None:
 def test_an_authorisation_is_bound_to_its_approver_who_neither_asks_nor_carries_out() -> None:
     with approvals() as kit:
         view = kit.two_asked()
-        assert kit.refusal(view, kit.signed(view, by=key("dan"))) == "other_key"
-        assert kit.refusal(view, kit.signed(view, "eve")) == "unknown_principal"
-        assert kit.refusal(view, kit.signed(view, "ola")) == "not_an_approver"
-        assert kit.refusal(view, kit.signed(view, "ann")) == "approver_is_requester"
-        assert kit.refusal(view, kit.signed(view, "exe", by=key("bob"))) == "other_key"
+        assert kit.refusal(kit.signed(view, by=key("dan"))) == "other_key"
+        assert kit.refusal(kit.signed(view, "eve")) == "unknown_principal"
+        assert kit.refusal(kit.signed(view, "ola")) == "not_an_approver"
+        assert kit.refusal(kit.signed(view, "ann")) == "approver_is_requester"
+        assert kit.refusal(kit.signed(view, "exe", by=key("bob"))) == "other_key"
         by_bob = kit.asked("refund:18", executor="bob")
-        assert kit.refusal(by_bob, kit.signed(by_bob)) == "approver_is_executor"
+        assert kit.refusal(kit.signed(by_bob)) == "approver_is_executor"
 
 
 def test_an_authorisation_of_another_ledger_or_epoch_does_not_count() -> None:
     with approvals() as kit, approvals() as other:
-        view, there = kit.asked(), other.asked()
-        assert kit.refusal(view, kit.signed(view, ledger_id=other.trust.ledger_id)) == "other_ledger"
-        assert kit.refusal(view, other.signed(there)) == "other_ledger"
-        assert kit.refusal(view, kit.signed(view), trust=other.trust) == "other_trust"
-        assert kit.refusal(view, kit.signed(view, epoch=1)) == "old_epoch"
+        view = kit.asked()
+        assert kit.refusal(kit.signed(view, ledger_id=other.trust.ledger_id)) == "other_ledger"
+        assert kit.refusal(other.signed(other.asked())) == "unknown_action"
+        assert kit.code(lambda: kit.opened(other.signed_trust)) == "other_trust"
+        assert kit.refusal(kit.signed(view, epoch=1)) == "old_epoch"

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from agent_run_ledger.effects.views import UNWITNESSED
 from agent_run_ledger.errors import LedgerError, Misuse, Pending, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.effects import ActionState, Event
 from agent_run_ledger.kernel.effects.commands import DoubtBy
 from agent_run_ledger.kernel.effects.evidence import Found, Observation, Receipt
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
+from agent_run_ledger.ledger.local_trust import UNSIGNED
 from tests.scenario.effect_room import (
     APPROVER,
     BEGIN,
@@ -449,4 +451,4 @@ def test_limit_an_older_copy_that_is_put_back_accepts_the_claim_again(room: Room
     assert (claimed[0], claimed[1].worker, claimed[1].generation) == (5, "w1", 1)
     assert (again[0], again[1].worker, again[1].generation) == (5, "w2", 1)
     with room.open() as ledger:
-        assert ledger.status().not_protected == ("no witness: a restored older copy of this database is not noticed",)
+        assert ledger.status().not_protected == (UNWITNESSED, UNSIGNED)

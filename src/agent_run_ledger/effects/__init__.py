@@ -3,10 +3,13 @@
 from agent_run_ledger.effects.dispatching import Dispatched, Dispatcher, Unrecorded
 from agent_run_ledger.effects.engine import Settings
 from agent_run_ledger.effects.intents import Intent
+from agent_run_ledger.effects.signing import sign_approval
+from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.views import ActionView, LedgerView
 from agent_run_ledger.kernel.effects import ActionState, Event, LedgerState, Role, TargetClass, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_bytes, statement_sha256
 from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
+from agent_run_ledger.kernel.effects.display import display, display_sha256
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, FenceAnswer, Found, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import Permit
 from agent_run_ledger.kernel.effects.reading import Sample
@@ -45,6 +48,7 @@ __all__ = [
     "Seen",
     "Sending",
     "Settings",
+    "SignedTrust",
     "Statement",
     "StoredAnswer",
     "Target",
@@ -54,7 +58,10 @@ __all__ = [
     "VerifiedApproval",
     "Witness",
     "WitnessPolicy",
+    "display",
+    "display_sha256",
     "request_bytes",
+    "sign_approval",
     "statement_bytes",
     "statement_sha256",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from agent_run_ledger.effects.asked import check_correction, check_same_correction, checked, rows_on_record
+from agent_run_ledger.effects.gate import Gate
 from agent_run_ledger.effects.refusals import error_of, error_of_correction, unknown_action
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.errors import Misuse, NotAdmitted, Unavailable
@@ -71,10 +72,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What is kept beside a transition: the bytes that a new member sends, or what a target answered."""
+    """What comes with a question: the bytes that a new member sends, a target's answer, the envelope of an approval.
+
+    The first two are kept. `signed` is verified inside of the transaction, as `Gate` says.
+    """
 
     request: bytes = b""
     answer: StoredAnswer | None = None
+    signed: bytes | None = None
 
 
 NOTHING: Final = Beside()
@@ -99,12 +104,14 @@ class Engine:
         witnessing: Witnessing,
         settings: Settings,
         is_copy: bool,
+        gate: Gate | None = None,
     ) -> None:
         self.store = store
         self.entropy = entropy
         self.witnessing = witnessing
         self.settings = settings
         self.is_copy = is_copy
+        self.gate = gate or Gate(None)
         self.opening = entropy.token(OPENING_BYTES)
         self._time = time
 
@@ -202,6 +209,7 @@ class Engine:
             rows = rows_on_record(op_id, records, members, command)
             if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
                 return Answer(accepted=False, rows=rows, leaf_index=-1, ledger=ledger)
+        self.gate.verify(ledger, members, command, beside.signed)
         decision = decide(ledger, members, command)
         if isinstance(decision, Rejected):
             key = command.action_key if isinstance(command, Propose) else members[0].action_key
@@ -214,6 +222,7 @@ class Engine:
                 ledger=ledger,
                 same_permit=decision.same_permit,
             )
+        self.gate.admit(members, command)
         return self._write(tx, members, command, decision, ledger, reading, beside)
 
     def _as_of_now(self, tx: Tx, asked: Command, now: Now, ledger: Standing) -> Command:

@@ -13,6 +13,8 @@ from agent_run_ledger.kernel.effects import ActionState
 CLAIM_KEY_BYTES: Final = 16
 NONCE_BYTES: Final = range(16, 65)
 APPROVAL_ID_BYTES: Final = range(1, 65)
+SIGNATURES: Final = ((0, 0), (64, 64))
+"""The lengths of a key's id and of a signature, where there is one."""
 MOST_PEOPLE: Final = 100
 
 
@@ -29,6 +31,8 @@ def check_sizes(command: Any) -> None:
         check_nonce(approval.statement.nonce)
         if len(approval.approval_id) not in APPROVAL_ID_BYTES:
             raise _bad(f"an approval_id has {APPROVAL_ID_BYTES[0]} to {APPROVAL_ID_BYTES[-1]} bytes")
+        if (len(approval.key_id), len(approval.signature)) not in SIGNATURES:
+            raise _bad("a signature has 64 bytes and a key_id of 64 hex digits, or there is neither")
 
 
 def check_nonce(nonce: object) -> None:

@@ -18,11 +18,12 @@ MAX_SIGNED_BYTES: Final = 2 * MAX_TRUST_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedTrust:
-    """A trust file that enough of its officers signed, its digest, and who they are."""
+    """A trust file that enough of its officers signed, its digest, who they are, and the envelope that they signed."""
 
     trust: TrustFile
     sha256: bytes
     signers: frozenset[str]
+    signed: bytes
 
 
 def sign_trust(trust: TrustFile, keys: Sequence[SigningKey]) -> bytes:
@@ -49,7 +50,7 @@ def open_trust(data: bytes, *, now: Now, expected_sha256: bytes | None) -> Signe
     if expected_sha256 is not None and found != expected_sha256:
         said = f"the trust file has the digest {found.hex()}, and {expected_sha256.hex()} is expected"
         raise Refused(said, code="other_trust")
-    return SignedTrust(trust=trust, sha256=found, signers=_enough(envelope, trust, now))
+    return SignedTrust(trust=trust, sha256=found, signers=_enough(envelope, trust, now), signed=data)
 
 
 def follow_trust(data: bytes, *, now: Now, before: TrustFile) -> SignedTrust:
@@ -64,7 +65,7 @@ def follow_trust(data: bytes, *, now: Now, before: TrustFile) -> SignedTrust:
         said = f"the trust file has the serial {trust.serial}, and {before.serial} is in use"
         raise Refused(said, code="old_serial")
     signers = _enough(envelope, before, now) | _enough(envelope, trust, now)
-    return SignedTrust(trust=trust, sha256=trust_sha256(trust), signers=signers)
+    return SignedTrust(trust=trust, sha256=trust_sha256(trust), signers=signers, signed=data)
 
 
 def _read(data: bytes) -> tuple[Envelope, TrustFile]:

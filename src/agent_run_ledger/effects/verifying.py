@@ -180,8 +180,7 @@ def verify_approval(data: bytes, trust: TrustFile, *, ledger: Standing, action: 
     What it returns still passes the rules of the ledger, which know who asked, who carries out and who approved before.
     The approval's id is the beginning of its statement's digest: the same statement signed anew is the same approval.
     """
-    envelope = read_envelope(data, payload_type=APPROVAL_TYPE, limit=MAX_APPROVAL_BYTES)
-    statement = statement_from(envelope.payload)
+    envelope, statement = read_approval(data)
     case = _Case(envelope=envelope, statement=statement, trust=trust, ledger=ledger, action=action, now=now)
     for check in CHECKS:
         if not check.holds(case):
@@ -189,10 +188,23 @@ def verify_approval(data: bytes, trust: TrustFile, *, ledger: Standing, action: 
                 f"the approval of {statement.approver!r} for action {action.action_id.hex()} of {action.action_key!r}"
             )
             raise Refused(f"{said} does not count: {check.words}", code=check.code)
-    digest = statement_sha256(statement)
+    return approval_said(envelope, statement)
+
+
+def read_approval(data: bytes) -> tuple[Envelope, Statement]:
+    """Return the envelope and the statement that bytes hold, of which nothing is verified."""
+    envelope = read_envelope(data, payload_type=APPROVAL_TYPE, limit=MAX_APPROVAL_BYTES)
+    return envelope, statement_from(envelope.payload)
+
+
+def approval_said(envelope: Envelope, statement: Statement) -> VerifiedApproval:
+    """Return what an envelope says of itself: only `verify_approval` says that it is so."""
+    digest, signature = statement_sha256(statement), envelope.signatures[0]
     return VerifiedApproval(
         approval_id=digest[:APPROVAL_ID_BYTES],
         statement=statement,
         signed_sha256=digest,
         principal=statement.approver,
+        key_id=signature.key_id,
+        signature=signature.value,
     )

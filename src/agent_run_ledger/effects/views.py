@@ -144,15 +144,15 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
     )
 
 
-def ledger_view(ledger: Standing, counts: Mapping[ActionState, int]) -> LedgerView:
-    """Return a ledger as people see it."""
+def ledger_view(ledger: Standing, counts: Mapping[ActionState, int], unsigned: tuple[str, ...] = ()) -> LedgerView:
+    """Return a ledger as people see it. `unsigned`: what its signatures do not protect, in words."""
     return LedgerView(
         ledger_id=ledger.ledger_id,
         state=ledger.state,
         epoch=ledger.epoch,
         witness=ledger.witness,
         counts=counts,
-        not_protected=unprotected(ledger.witness),
+        not_protected=(*unprotected(ledger.witness), *unsigned),
     )
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from agent_run_ledger.effects.answers import kept_answer
 from agent_run_ledger.effects.dispatching import Dispatcher
 from agent_run_ledger.effects.engine import NOTHING, Answer, Ask, Beside, Engine, Settings
+from agent_run_ledger.effects.gate import Gate
 from agent_run_ledger.effects.grants import Dispatch, Grant
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.sizes import check_nonce
 from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
+from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.errors import Pending, Refused, Tampered
+from agent_run_ledger.errors import Pending, Refused
 from agent_run_ledger.kernel.effects import Action, ActionState, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
 from agent_run_ledger.kernel.effects.clock import CorrectClock
@@ -41,9 +44,8 @@ from agent_run_ledger.kernel.effects.commands import (
 )
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import permit_of
-from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.report import Answered
-from agent_run_ledger.kernel.effects.strength import weaker
+from agent_run_ledger.ledger.effect_opening import refuse_other_ledger, refuse_weaker
 from agent_run_ledger.ledger.effect_records import EffectRecords
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import TimeSource, Witness
@@ -64,7 +66,8 @@ class EffectLedger(EffectRecords):
     claimed. Every method is one transaction, and what it refuses changed nothing.
 
     Not guaranteed: exactly once. Without a witness an older copy of the file that is put back is not noticed. That
-    `Actor` names who asks is for the caller to have checked, as is the signature of an approval.
+    `Actor` names who asks is for the caller to have checked. With a trust file the ledger verifies every approval
+    itself; without one that is for the caller to have done too.
 
     Errors of every method: Refused, Pending, Unavailable, NotAdmitted and Misuse changed nothing. Uncertain: the
     commit's outcome cannot be looked up now; the same call with the same `op_id` (16 bytes) tells it. Pending
@@ -81,18 +84,21 @@ class EffectLedger(EffectRecords):
         time: TimeSource | None = None,
         entropy: Entropy | None = None,
         settings: Settings | None = None,
+        trust: SignedTrust | None = None,
         wait_s: float = WAIT_S,
     ) -> None:
         """Open the effects of an existing store; it never makes one.
 
         Refused: no_store, no_authority (`arl init` gives it), network_filesystem, weaker_settings (than those of the
-        latest transition). A copy opens in recovery: it can be read and observed, and grants nothing. `witness`: the
-        memory outside of the database, None for none.
+        latest transition), other_trust (of another ledger). A copy opens in recovery: it can be read and observed, and
+        grants nothing. `witness`: the memory outside of the database, None for none. `trust`: whose signatures count
+        (`open_effects` finds it); without one `approve` takes its caller's word.
         """
         self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
         try:
             if not self._store.is_copy and not self._store.authority:
                 raise Refused(f"{self._store.location} has no authority for effects", code="no_authority", hint=_INIT)
+            refuse_other_ledger(self._store, trust)
             self._entropy = entropy or SystemEntropy()
             self._time = CheckedTime(time or SystemTime())
             self._witnessing = Witnessing(self._store, witness)
@@ -103,8 +109,9 @@ class EffectLedger(EffectRecords):
                 witnessing=self._witnessing,
                 settings=settings or Settings(),
                 is_copy=self._store.is_copy,
+                gate=Gate(trust),
             )
-            self._refuse_weaker()
+            refuse_weaker(self._store, self._standing)
             self._witnessing.look()
         except BaseException:
             self._store.close()
@@ -151,9 +158,25 @@ class EffectLedger(EffectRecords):
     def approve(
         self, actor: Actor, action_id: bytes, approval: VerifiedApproval, *, op_id: bytes | None = None
     ) -> ActionView:
-        """Count one approval whose signature was verified; with the last one that is needed it is available."""
+        """Count one approval whose signature the caller verified; with the last one needed it is available.
+
+        Refused("not_signed") where there is a trust file: then only `grant` counts.
+        """
         return self._asked(
             action_id, lambda now: Approve(actor=actor, now=now, action_id=action_id, approval=approval), op_id
+        )
+
+    def grant(self, envelope: bytes, *, op_id: bytes | None = None) -> ActionView:
+        """Count one signed approval, verified against the trust file inside of the transaction that counts it.
+
+        Who approves, and what, the envelope says itself (docs/formats/approval.md, with the codes of what does not
+        count). Refused("no_trust") where there is no trust file.
+        """
+        said = self._engine.gate.said(envelope)
+        return self._told(
+            self._engine.ask(
+                said.action_id, lambda now: replace(said, now=now), op_id=op_id, beside=Beside(signed=envelope)
+            )
         )
 
     def successor(self, actor: Actor, action_id: bytes, intent: Intent, *, op_id: bytes | None = None) -> ActionView:
@@ -378,7 +401,7 @@ class EffectLedger(EffectRecords):
         """
         counts = self._store.reader().effects.counts()
         asked = CorrectClock(actor=actor, people=people)
-        return ledger_view(self._engine.correct_clock(asked, op_id=op_id), counts)
+        return ledger_view(self._engine.correct_clock(asked, op_id=op_id), counts, self._unsigned())
 
     def close(self) -> None:
         """Close the ledger; a second call does nothing."""
@@ -424,22 +447,6 @@ class EffectLedger(EffectRecords):
             return True
         last = self._store.reader().effects.last_record_id(action_id)
         return last >= 0 and self._witnessing.covers(last >> 16)
-
-    def _refuse_weaker(self) -> None:
-        """Refuse to open with less than the latest transition was decided by."""
-        latest = self._store.reader().effects.latest()
-        if latest is None:
-            return
-        try:
-            before = transition_from(latest.payload).ledger
-        except (ValueError, KeyError, TypeError) as error:
-            raise Tampered(f"the record of the latest transition cannot be read: {error}", code="corrupt") from error
-        if less := weaker(self._standing(), before):
-            raise Refused(
-                f"{self._store.location} was used with stronger settings: {', '.join(less)}",
-                code="weaker_settings",
-                hint="open it with the settings and the witness that it had, or stronger ones",
-            )
 
 
 def _waits(row: Action) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from agent_run_ledger.effects.engine import Engine
 from agent_run_ledger.effects.intents import check_text
 from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.sizes import check_id, check_limit, check_states
+from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
-from agent_run_ledger.errors import Refused, Tampered, Unavailable
+from agent_run_ledger.errors import Unavailable
 from agent_run_ledger.kernel.effects import Action, ActionState, Standing
 from agent_run_ledger.kernel.effects.reading import read_time
 from agent_run_ledger.kernel.effects.states import CLOSED
+from agent_run_ledger.ledger.effect_opening import stored_request
+from agent_run_ledger.ledger.local_trust import trust_words
 from agent_run_ledger.ports.effects import StoredAnswer, TimeSource
 from agent_run_ledger.store import SqliteStore
 
@@ -52,16 +53,12 @@ class EffectRecords:
 
     def request(self, action_id: bytes) -> bytes:
         """Return the exact bytes of an action. Tampered where they are not the ones of its digest."""
-        check_id(action_id)
-        reader = self._store.reader().effects
-        found, body = reader.action(action_id), reader.request(action_id)
-        if found is None:
-            raise unknown_action(action_id)
-        if body is None:
-            raise Refused(f"action {action_id.hex()} was rebuilt from a receipt: its bytes are lost", code="no_request")
-        if sha256(body).digest() != found.action.terms.request_sha256:
-            raise Tampered(f"the stored bytes of action {action_id.hex()} are not those of its digest", code="corrupt")
-        return body
+        return stored_request(self._store, action_id)
+
+    @property
+    def trust(self) -> SignedTrust | None:
+        """Whose signatures count here, None where the caller says so."""
+        return self._engine.gate.trust
 
     def answers(self, action_id: bytes) -> list[StoredAnswer]:
         """Return what the target of an action answered, in the order in which it came; none that nobody kept."""
@@ -70,7 +67,7 @@ class EffectRecords:
 
     def status(self) -> LedgerView:
         """Return where the ledger stands, and what nothing guards against."""
-        return ledger_view(self._standing(), self._store.reader().effects.counts())
+        return ledger_view(self._standing(), self._store.reader().effects.counts(), self._unsigned())
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -81,6 +78,9 @@ class EffectRecords:
         except Unavailable:
             now_ms = None
         return view_of(row, self._witnessing.policy, now_ms=now_ms, bound_ms=self._engine.settings.bound_ms)
+
+    def _unsigned(self) -> tuple[str, ...]:
+        return trust_words(self._store.location, trusted=self.trust is not None)
 
     def _standing(self) -> Standing:
         """Return where the ledger stands, without waiting for who writes."""

@@ -166,7 +166,7 @@ class RunEffects:
         now_ms = self._ledger.now_ms()
         with suppress(LedgerError):  # a clock that is not trusted, or a moment too early: it stays as it is
             if last.state in (ActionState.PROPOSED, ActionState.AVAILABLE) and now_ms >= last.dispatch_before_ms:
-                self._ledger.expire(self._requester, last.action_id)
+                self._ledger.expire(self._executor, last.action_id)
                 return True
             over_ms = last.permit_expires_ms or last.dispatch_before_ms
             if last.state in (ActionState.CLAIMED, ActionState.PREPARED) and now_ms >= over_ms:

@@ -74,8 +74,8 @@ class DynamicSession:
         self._on_change = on_change
         self._history = History(context.store, opened.row, opened.keys, opened.prefix)
         # The start's leaf also holds what an earlier attempt left behind: every call comes after all of that.
-        last_id = (opened.row.last_start_record_id or 0) | 0xFFFF
-        self._commits = Commits(self.run_id, opened.journal, self._history, opened.watch, last_id)
+        self._start_id = (opened.row.last_start_record_id or 0) | 0xFFFF
+        self._commits = Commits(self.run_id, opened.journal, self._history, opened.watch, self._start_id)
         self._lock = self._commits.lock
         self._closed = False
         self.waiting: dict[object, Pending] = {}  # what its caller was told and may have swallowed
@@ -356,7 +356,10 @@ class DynamicSession:
         identity, step = call.identity, call.step
         if not step.repeatable and not self.over:
             self._commits.settle(identity.key)
-        found = self._find(identity, step.code, repeatable=step.repeatable, shared=call.shared, beside=step.beside)
+        # What waits may be over now: only what an earlier attempt went on from is given again as it was.
+        before = self._start_id if step.kept_elsewhere else None
+        how = {"repeatable": step.repeatable, "shared": call.shared, "beside": step.beside}
+        found = self._find(identity, step.code, before=before, **how)
         if found.fate is Fate.RESTORE and found.key is not None:
             return Answer(value=self._load(found.key, identity.scope))
         if found.fate is Fate.RAISE:
@@ -376,10 +379,12 @@ class DynamicSession:
         self._start(call, 1)
         return None
 
-    def _find(self, identity: CallIdentity, code: bytes, *, later: bool = False, **how: bool) -> Found:
+    def _find(
+        self, identity: CallIdentity, code: bytes, *, later: bool = False, before: int | None = None, **how: bool
+    ) -> Found:
         """Look a call up; `how`: what `History.find` is to know of it."""
         with self._history.lock:
-            found = self._history.find(identity, code=code, complete=self._journal is None, **how)
+            found = self._history.find(identity, code=code, complete=self._journal is None, before=before, **how)
         if found.fate not in (Fate.RESTORE, Fate.UNKNOWN) and not later:
             self._history.recorded.check_the_others()
         return found

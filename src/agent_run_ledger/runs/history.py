@@ -99,19 +99,20 @@ class History:
         shared: bool,
         complete: bool,
         beside: bool = False,
+        before: int | None = None,
     ) -> Found:
         """Return what to do with a call.
 
         `repeatable`: whether it may run twice. `shared`: whether calls with this key are one call. `complete`: the
-        run is completed, so that an error is given again in any case. `beside`: see `Later.than`. Before a body runs,
-        `recorded.check_the_others`
-        is to be called.
+        run is completed, so that an error is given again in any case. `beside`: see `Later.than`. `before`: the agent
+        went on from an error only where it began something before that record. Before a body runs,
+        `recorded.check_the_others` is to be called.
         """
         key = identity.key
         unknown = self._unknown.get(key)
         if unknown is not None:
-            at, before = unknown.record_id, unknown.resolved_at
-            if not before or self.handled(key, at, before=before, beside=beside):
+            at, resolved_at = unknown.record_id, unknown.resolved_at
+            if not resolved_at or self.handled(key, at, before=resolved_at, beside=beside):
                 return Found(Fate.UNKNOWN, record_id=at)
         hit = self._result(identity, code, shared=shared)
         if hit is not None:
@@ -125,7 +126,7 @@ class History:
                 return Found(Fate.PART, record_id=self._taken[key])
             return Found(Fate.RUN)
         may_repeat = repeatable or self._did_nothing(error)
-        again = complete or not may_repeat or self.handled(key, error.record_id, beside=beside)
+        again = complete or not may_repeat or self.handled(key, error.record_id, before=before, beside=beside)
         return Found(Fate.RAISE if again else Fate.RUN, record_id=error.record_id)
 
     def was_begun(self, key: CallKey) -> bool:

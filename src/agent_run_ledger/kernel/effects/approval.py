@@ -63,12 +63,18 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedApproval:
-    """A statement with the principal whose signature over `signed_sha256` was verified elsewhere."""
+    """A statement with the principal whose signature over `signed_sha256` was verified elsewhere.
+
+    `key_id` and `signature`: the key that signed it and the 64 bytes that it made, by which anybody can verify it
+    later; empty where the ledger was not told.
+    """
 
     approval_id: bytes
     statement: Statement
     signed_sha256: bytes
     principal: str
+    key_id: str = ""
+    signature: bytes = b""
 
 
 def statement_of(ledger: Standing, action: Action, *, approver: str, nonce: bytes) -> Statement:

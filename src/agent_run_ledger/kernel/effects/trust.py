@@ -49,6 +49,10 @@ class TrustFile:
         """Return the policy of a digest, None where it was never one or is one no more."""
         return next((one for one in self.policies if self.policy_sha256(one) == policy_sha256), None)
 
+    def policy_named(self, name: str) -> ApprovalPolicy | None:
+        """Return the policy of a name, None where there is none."""
+        return next((one for one in self.policies if one.name == name), None)
+
     def policy_sha256(self, policy: ApprovalPolicy) -> bytes:
         """Return the digest that a statement names. It changes with the rules of an automatic approver, not with keys.
 

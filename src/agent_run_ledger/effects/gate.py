@@ -1,0 +1,115 @@
+"""What a trust file asks of commands, inside of the transaction that decides about them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent_run_ledger.effects.sizes import NONCE_BYTES
+from agent_run_ledger.effects.trusting import SignedTrust
+from agent_run_ledger.effects.verifying import approval_said, read_approval, verify_approval
+from agent_run_ledger.errors import Refused
+from agent_run_ledger.kernel.effects import Action, Now, Standing, Terms
+from agent_run_ledger.kernel.effects.approval import BadStatement, Statement
+from agent_run_ledger.kernel.effects.commands import (
+    Actor,
+    Approve,
+    Claim,
+    Command,
+    Edit,
+    HandOut,
+    Prepare,
+    Propose,
+    Successor,
+)
+from agent_run_ledger.kernel.effects.principals import ApprovalPolicy
+
+_SIGN: Final = "let an approver sign it, and call `grant` with the envelope (`arl approvals grant`)"
+_POLICY: Final = "take the digest and the numbers of a policy of the trust file (`arl trust show`)"
+
+
+class Gate:
+    """Guarantees, where there is a trust file: no approval counts but one that it verifies, by the rows, the standing
+    and the time of the transaction; nothing is asked for that its policies do not allow; and what waits under a policy
+    that it knows no more is neither claimed nor sent. Without a trust file everything passes, and signatures are the
+    caller's business.
+    """
+
+    def __init__(self, trust: SignedTrust | None) -> None:
+        self.trust = trust
+
+    def said(self, envelope: bytes) -> Approve:
+        """Return the approval that an envelope says it is, by whom it says; nothing of that is verified.
+
+        Refused: "no_trust", "one_signature", "unknown_principal", "short_nonce", and as `read_approval` says.
+        """
+        if self.trust is None:
+            hint = "open the ledger with one (`open_effects`); `arl init --local` makes one"
+            raise Refused("without a trust file nobody knows whose signatures count", code="no_trust", hint=hint)
+        read, statement = read_approval(envelope)
+        if len(read.signatures) != 1:
+            raise Refused("an approval has one signature", code="one_signature")
+        _check_nonce(statement)
+        who = self.trust.trust.principal(statement.approver)
+        if who is None:
+            raise Refused(f"{statement.approver!r} is nobody of the trust file", code="unknown_principal")
+        return Approve(
+            actor=Actor(who.name, who.roles),
+            now=Now(0, 0),
+            action_id=statement.action_id,
+            approval=approval_said(read, statement),
+        )
+
+    def verify(self, ledger: Standing, members: tuple[Action, ...], command: Command, signed: bytes | None) -> None:
+        """Refuse an approval that the trust file does not bear. Asked before the rules, about approvals only.
+
+        `signed`: the envelope, None where the caller gives its word alone. Refused: "not_signed", and as
+        `verify_approval` says.
+        """
+        if self.trust is None or not isinstance(command, Approve):
+            return
+        action = _member(members, command.action_id)
+        if signed is None:
+            said = f"an approval of action {command.action_id.hex()} came without its signature"
+            raise Refused(said, code="not_signed", hint=_SIGN)
+        verify_approval(signed, self.trust.trust, ledger=ledger, action=action, now=command.now)
+
+    def admit(self, members: tuple[Action, ...], command: Command) -> None:
+        """Refuse what the rules allow and the trust file does not. Asked after the rules.
+
+        Refused: "unknown_policy", "other_count", "window_too_long".
+        """
+        if self.trust is None:
+            return
+        if isinstance(command, Propose | Edit | Successor):
+            self._check_terms(command.terms)
+        elif isinstance(command, Claim | Prepare | HandOut):
+            self._policy(_member(members, command.action_id).terms)
+
+    def _check_terms(self, terms: Terms) -> None:
+        policy = self._policy(terms)
+        if terms.approvals_needed != policy.approvals_needed:
+            said = f"{terms.approvals_needed} approvals are asked for, and policy {policy.name!r} wants "
+            raise Refused(f"{said}{policy.approvals_needed}", code="other_count", hint=_POLICY)
+        window_ms = terms.dispatch_before_ms - terms.not_before_ms
+        if window_ms > policy.max_window_ms:
+            said = f"a window of {window_ms} ms is asked for, and policy {policy.name!r} allows {policy.max_window_ms}"
+            raise Refused(said, code="window_too_long", hint=_POLICY)
+
+    def _policy(self, terms: Terms) -> ApprovalPolicy:
+        found = None if self.trust is None else self.trust.trust.policy(terms.policy_sha256)
+        if found is None:
+            said = f"the trust file has no policy with the digest {terms.policy_sha256.hex()}"
+            raise Refused(said, code="unknown_policy", hint=_POLICY)
+        return found
+
+
+def _member(members: tuple[Action, ...], action_id: bytes) -> Action:
+    return next(one for one in members if one.action_id == action_id)
+
+
+def _check_nonce(statement: Statement) -> None:
+    """Refuse what no record holds: it came from outside, and is nobody's mistake here."""
+    if len(statement.nonce) < NONCE_BYTES[0]:
+        raise Refused(f"the nonce of an authorisation has at least {NONCE_BYTES[0]} bytes", code="short_nonce")
+    if len(statement.nonce) > NONCE_BYTES[-1]:
+        raise BadStatement(f"the nonce of an authorisation has at most {NONCE_BYTES[-1]} bytes")
