@@ -13,9 +13,13 @@ from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.strength import weaker
 from agent_run_ledger.ports import Store
 
+_INIT = "`arl init` gives a store authority, once, by people's decision"
 
-def refuse_other_ledger(store: Store, trust: SignedTrust | None) -> None:
-    """Refuse the trust file of another ledger."""
+
+def refuse_unfit(store: Store, trust: SignedTrust | None, *, is_copy: bool) -> None:
+    """Refuse a store that has no authority for effects, and the trust file of another ledger."""
+    if not is_copy and not store.authority:
+        raise Refused(f"{store.location} has no authority for effects", code="no_authority", hint=_INIT)
     if trust is not None and trust.trust.ledger_id != store.log_id:
         said = f"the trust file is that of ledger {trust.trust.ledger_id.hex()}, and {store.location} is of another"
         raise Refused(said, code="other_trust", hint="name the trust file that was made for this store")
