@@ -47,7 +47,7 @@ from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observa
 from agent_run_ledger.kernel.effects.permit import permit_of
 from agent_run_ledger.kernel.effects.reading import read_time
 from agent_run_ledger.kernel.effects.states import CLOSED
-from agent_run_ledger.ledger.effect_opening import refuse_unfit, refuse_weaker, stored_request
+from agent_run_ledger.ledger.effect_opening import refuse_unfit, refuse_weaker, settings_on_record, stored_request
 from agent_run_ledger.ledger.local_trust import trust_words
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import TimeSource, Witness
@@ -93,8 +93,9 @@ class EffectLedger:
 
         Refused: no_store, no_authority (`arl init` gives it), network_filesystem, weaker_settings (than those of the
         latest transition), no_trust and other_trust (than the one on record). A copy opens in recovery: it can be read
-        and observed, and grants nothing. `witness`: the memory outside of the database, None for none. `trust`: whose
-        signatures count (`open_effects` finds it); without one `approve` takes its caller's word.
+        and observed, and grants nothing. `witness`: the memory outside of the database, None for none. `settings`: by
+        default those of the latest transition. `trust`: whose signatures count (`open_effects` finds it); without one
+        `approve` takes its caller's word.
         """
         self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
         try:
@@ -107,7 +108,7 @@ class EffectLedger:
                 time=self._time,
                 entropy=self._entropy,
                 witnessing=self._witnessing,
-                settings=settings or Settings(),
+                settings=settings or settings_on_record(self._store),
                 is_copy=self._store.is_copy,
                 gate=Gate(trust),
             )
