@@ -140,6 +140,18 @@ class Engine:
         reach("effect.after")
         return ledger
 
+    def run(self, operation: bytes, fn: Callable[[Tx, Standing, Reading], T]) -> T:
+        """Run one transaction of the ledger itself, with where it stands and what time it is after the locks."""
+
+        def within(tx: Tx) -> T:
+            reading = read_time(tx.effects.time_mark(), self._time.sample())
+            return fn(tx, self.standing(tx.effects.epoch, tx.effects.corrections(), reading), reading)
+
+        reach("effect.before")
+        done = self._transact(operation, within)
+        reach("effect.after")
+        return done
+
     def standing(self, epoch: int, corrections: tuple[int, int], reading: Reading) -> Standing:
         """Return where the ledger stands in this epoch, after these corrections, at this reading of the clocks."""
         number, corrected_ms = corrections
@@ -209,7 +221,7 @@ class Engine:
             rows = rows_on_record(op_id, records, members, command)
             if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
                 return Answer(accepted=False, rows=rows, leaf_index=-1, ledger=ledger)
-        self.gate.verify(ledger, members, command, beside.signed)
+        self.gate.verify(tx.effects, ledger, members, command, beside.signed)
         decision = decide(ledger, members, command)
         if isinstance(decision, Rejected):
             key = command.action_key if isinstance(command, Propose) else members[0].action_key
@@ -222,7 +234,7 @@ class Engine:
                 ledger=ledger,
                 same_permit=decision.same_permit,
             )
-        self.gate.admit(members, command)
+        self.gate.admit(tx.effects, members, command)
         return self._write(tx, members, command, decision, ledger, reading, beside)
 
     def _as_of_now(self, tx: Tx, asked: Command, now: Now, ledger: Standing) -> Command:

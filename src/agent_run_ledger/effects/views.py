@@ -37,7 +37,7 @@ class ActionView:
 
     `drain` is the evidence_id of what is on record about nothing more arriving; `seen`, what the last look at the
     target saw, and the drain that it came after.
-
+    `nonce` is that of the authorisation which was begun, and whoever approves next has to sign: None before the first.
     `next` are the events that the state table lets follow; each has conditions of its own. Times are Unix
     milliseconds, None for what has not happened.
     """
@@ -56,8 +56,12 @@ class ActionView:
     request_sha256: bytes
     not_before_ms: int
     dispatch_before_ms: int
+    policy_sha256: bytes
+    display_sha256: bytes
+    preconditions: tuple[tuple[str, str], ...]
     approvals: tuple[str, ...]
     approvals_needed: int
+    nonce: bytes | None
     revoked: bool
     worker: str | None
     claim_id: bytes | None
@@ -125,8 +129,12 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         request_sha256=terms.request_sha256,
         not_before_ms=terms.not_before_ms,
         dispatch_before_ms=terms.dispatch_before_ms,
+        policy_sha256=terms.policy_sha256,
+        display_sha256=terms.display_sha256,
+        preconditions=terms.preconditions,
         approvals=tuple(one.principal for one in action.approvals),
         approvals_needed=terms.approvals_needed,
+        nonce=action.approvals[0].nonce if action.approvals else None,
         revoked=action.revoked,
         worker=action.worker,
         claim_id=action.claim_id,

@@ -12,6 +12,7 @@ from agent_run_ledger.kernel.effects.clock import Correction
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.effects.states import ActionState, WitnessPolicy
+from agent_run_ledger.kernel.effects.trust_change import TrustChange, TrustOnRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,22 @@ class StoredAnswer:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrustChange:
+    """The record of one trust file that came into use: `record_id` as of a transition, the rest as in `TrustChange`."""
+
+    record_id: int
+    sha256: bytes
+    serial: int
+    salt: bytes
+    payload: bytes
+
+    @property
+    def leaf_index(self) -> int:
+        """Return the index of the leaf that holds this record's MAC."""
+        return self.record_id >> 16
+
+
 class EffectTx(Protocol):
     """The rows of effects within one write transaction; what it writes lands with the transaction's one leaf."""
 
@@ -92,6 +109,22 @@ class EffectTx(Protocol):
 
     def correct_clock(self, correction: Correction, *, salt: bytes) -> int:
         """Write a correction's record, its change in the leaf, and its new mark; return the record id."""
+        ...
+
+    def trust(self) -> TrustOnRecord | None:
+        """Return which trust file is in use, None before the first."""
+        ...
+
+    def trust_change(self, op_id: bytes) -> StoredTrustChange | None:
+        """Return the record of an operation by which a trust file came into use, None for any other."""
+        ...
+
+    def change_trust(self, change: TrustChange, *, salt: bytes) -> int:
+        """Write the record of a trust file that comes into use and its change in the leaf; return the record id.
+
+        Where its serial is not above all that were in use it must raise Tampered("rules_disagree"), and nothing may
+        land.
+        """
         ...
 
     def members(self, action_key: str) -> tuple[Action, ...]:
@@ -137,6 +170,10 @@ class EffectReader(Protocol):
 
     def time_mark(self) -> Sample | None:
         """Return the latest time that was believed, None before the first."""
+        ...
+
+    def trust(self) -> TrustOnRecord | None:
+        """Return which trust file is in use, None before the first."""
         ...
 
     def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
@@ -189,6 +226,10 @@ class EffectReader(Protocol):
 
     def leaf_corrections(self, *, first: int, stop: int) -> Iterator[StoredCorrection]:
         """Yield the records of clock corrections of leaves first ≤ index < stop in order, in bounded memory."""
+        ...
+
+    def leaf_trust_changes(self, *, first: int, stop: int) -> Iterator[StoredTrustChange]:
+        """Yield the records of trust files of leaves first ≤ index < stop in order, in bounded memory."""
         ...
 
     def count_transitions(self) -> int:

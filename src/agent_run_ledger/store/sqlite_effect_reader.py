@@ -8,9 +8,23 @@ from typing import Any, Protocol, TypeVar
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.states import ActionState
-from agent_run_ledger.ports.effects import StoredAction, StoredAnswer, StoredCorrection, StoredTransition
+from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
+from agent_run_ledger.ports.effects import (
+    StoredAction,
+    StoredAnswer,
+    StoredCorrection,
+    StoredTransition,
+    StoredTrustChange,
+)
 from agent_run_ledger.store.sqlite_driver import Connection, Row
-from agent_run_ledger.store.sqlite_effect_rows import actions_from, answer_row, correction_row, transition_row
+from agent_run_ledger.store.sqlite_effect_rows import (
+    actions_from,
+    answer_row,
+    correction_row,
+    transition_row,
+    trust_change_row,
+    trust_on_record,
+)
 from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.statements import statements
@@ -43,6 +57,10 @@ class SqliteEffectReader:
         """See ports.effects.EffectReader.time_mark."""
         rows = self._fetch("select_effect_time", ())
         return Sample(wall_ms=rows[0][0], uptime_ms=rows[0][1], boot=rows[0][2]) if rows else None
+
+    def trust(self) -> TrustOnRecord | None:
+        """See ports.effects.EffectReader.trust."""
+        return trust_on_record(self._fetch("select_trust", ()))
 
     def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
         """See ports.effects.EffectReader.ownerless."""
@@ -123,6 +141,10 @@ class SqliteEffectReader:
     def leaf_corrections(self, *, first: int, stop: int) -> Iterator[StoredCorrection]:
         """See ports.effects.EffectReader.leaf_corrections."""
         return map(correction_row, self._beside("select_corrections_between", first, stop))
+
+    def leaf_trust_changes(self, *, first: int, stop: int) -> Iterator[StoredTrustChange]:
+        """See ports.effects.EffectReader.leaf_trust_changes."""
+        return map(trust_change_row, self._beside("select_trust_changes_between", first, stop))
 
     def count_transitions(self) -> int:
         """See ports.effects.EffectReader.count_transitions."""

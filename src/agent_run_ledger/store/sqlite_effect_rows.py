@@ -15,7 +15,14 @@ from agent_run_ledger.kernel.effects.action import Action, Approval, Terms
 from agent_run_ledger.kernel.effects.evidence import Drain, Observation
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
-from agent_run_ledger.ports.effects import StoredAction, StoredAnswer, StoredCorrection, StoredTransition
+from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
+from agent_run_ledger.ports.effects import (
+    StoredAction,
+    StoredAnswer,
+    StoredCorrection,
+    StoredTransition,
+    StoredTrustChange,
+)
 from agent_run_ledger.store.sqlite_driver import Row
 
 _APPROVAL: Final = 30
@@ -182,6 +189,24 @@ def answer_row(row: Row) -> StoredAnswer:
     if not isinstance(evidence_id, bytes) or not isinstance(status, int | None) or not isinstance(body, bytes):
         raise Tampered("an answer of a target holds a value of another type", code="corrupt")
     return StoredAnswer(evidence_id=evidence_id, status=status, body=body)
+
+
+def trust_on_record(rows: list[Row]) -> TrustOnRecord | None:
+    """Return which trust file is in use, None without a row. Tampered("corrupt") for other types."""
+    if not rows:
+        return None
+    sha256, serial = rows[0]
+    if (type(sha256), type(serial)) != (bytes, int):
+        raise Tampered("the record of the trust file in use holds another type", code="corrupt")
+    return TrustOnRecord(sha256=sha256, serial=serial)
+
+
+def trust_change_row(row: Row) -> StoredTrustChange:
+    """Return the record of a trust file of its columns. Tampered("corrupt") where they hold other types."""
+    record_id, sha256, serial, salt, payload = row
+    if (type(sha256), type(serial), type(salt), type(payload)) != (bytes, int, bytes, bytes):
+        raise Tampered(f"the record {record_id} of a trust file holds another type", code="corrupt")
+    return StoredTrustChange(record_id=record_id, sha256=sha256, serial=serial, salt=salt, payload=payload)
 
 
 def correction_row(row: Row) -> StoredCorrection:

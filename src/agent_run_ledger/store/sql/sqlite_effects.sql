@@ -161,3 +161,18 @@ WHERE record_id >= ? AND record_id < ? ORDER BY record_id LIMIT ?;
 
 -- name: insert_correction
 INSERT INTO clock_corrections (record_id, later_ms, salt, payload) VALUES (?, ?, ?, ?);
+
+-- name: select_trust
+SELECT sha256, serial FROM trust_changes WHERE record_id = (SELECT max(record_id) FROM trust_changes);
+
+-- name: select_trust_change_of
+SELECT record_id, sha256, serial, salt, payload FROM events
+    JOIN trust_changes ON record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16
+WHERE op_id = ?;
+
+-- name: select_trust_changes_between
+SELECT record_id, sha256, serial, salt, payload FROM trust_changes
+WHERE record_id >= ? AND record_id < ? ORDER BY record_id LIMIT ?;
+
+-- name: insert_trust_change
+INSERT INTO trust_changes (record_id, sha256, serial, salt, payload) VALUES (?, ?, ?, ?, ?);
