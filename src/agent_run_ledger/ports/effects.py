@@ -146,6 +146,29 @@ class EffectReader(Protocol):
         """Return the members in these states with row ids above `after_row_id`, oldest first, by an index."""
         ...
 
+    def oldest(self, states: Sequence[ActionState], *, limit: int) -> list[StoredAction]:
+        """Return the members in these states that wait longest, by `ages.since_ms`, at most `limit`.
+
+        A state's members are found by an index; those that are claimed, prepared or unresolved are all looked at.
+        """
+        ...
+
+    def stranded(self, *, over_ms: int, limit: int) -> list[StoredAction]:
+        """Return the claims, prepared or not, whose `ages.deadline_ms` is `over_ms` or before, oldest claim first."""
+        ...
+
+    def count_stranded(self, *, over_ms: int) -> int:
+        """Return how many there are of them."""
+        ...
+
+    def waiting_since(self, *, now_ms: int) -> int | None:
+        """Return when the oldest proposal was made that is not approved and whose window is not over; None: none."""
+        ...
+
+    def ids_with(self, prefix: str, *, limit: int) -> list[bytes]:
+        """Return the ids, at most `limit`, whose lower-case hex digits begin with these (at most 32 of them)."""
+        ...
+
     def keys(self) -> Iterator[str]:
         """Yield every key, sorted, in bounded memory."""
         ...
