@@ -7,12 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from agent_run_ledger.cli.actions_propose import propose, successor
 from agent_run_ledger.cli.backup import backup
 from agent_run_ledger.cli.bench import bench
 from agent_run_ledger.cli.breaker_eval import breaker_eval
 from agent_run_ledger.cli.breaker_explain import breaker_explain
 from agent_run_ledger.cli.demo import demo
 from agent_run_ledger.cli.doctor import doctor
+from agent_run_ledger.cli.effects_decide import doubt, expire, reconcile
+from agent_run_ledger.cli.effects_list import list_effects
+from agent_run_ledger.cli.effects_observe import observe
+from agent_run_ledger.cli.effects_show import show_effect
 from agent_run_ledger.cli.erase import erase
 from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
@@ -39,6 +44,8 @@ Results are printed on stdout, everything else on stderr. Exit codes: 0 done, 1 
 4 pending, 5 unavailable, 6 tampered, 7 not admitted; 70 a fault of this program, 130 interrupted.
 """
 _RUNS_HELP = "Look at runs, and decide about them."
+_EFFECTS_HELP = "Look at actions that happen once, and decide what became of them."
+_ACTIONS_HELP = "Ask for actions."
 _BREAKER_HELP = "Try the loop breaker on recorded runs."
 _PROXY_HELP = "Stand between a client and its server, and record what passes."
 
@@ -71,6 +78,18 @@ RUN_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("takeover", takeover, "Take a stuck run over from its attempt."),
     ("cancel", cancel, "Cancel a run for ever."),
 )
+EFFECT_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("list", list_effects, "List open actions, what waits longest first."),
+    ("show", show_effect, "Tell the whole story of an action's key."),
+    ("observe", observe, "Record a look at the target, or a drain."),
+    ("reconcile", reconcile, "Decide what became of an action in doubt."),
+    ("doubt", doubt, "Record that nobody knows how it ended."),
+    ("expire", expire, "Close what nobody claimed in its window."),
+)
+ACTION_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("propose", propose, "Propose an action, with its request from a file."),
+    ("successor", successor, "Propose one in the place of one that did not happen."),
+)
 BREAKER_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("eval", breaker_eval, "Replay recorded runs, and score the trips by labels."),
     ("explain", breaker_explain, "Show a run with the verdict at each call."),
@@ -90,13 +109,26 @@ def build_app() -> typer.Typer:
     runs = _group(_RUNS_HELP)
     runs.callback(invoke_without_command=True, help=_RUNS_HELP)(_runs)
     app.add_typer(runs, name="runs")
+    effects = _group(_EFFECTS_HELP)
+    effects.callback(invoke_without_command=True, help=_EFFECTS_HELP)(_effects)
+    app.add_typer(effects, name="effects")
+    actions = _group(_ACTIONS_HELP)
+    actions.callback(invoke_without_command=True, help=_ACTIONS_HELP)(_actions)
+    app.add_typer(actions, name="actions")
     breaker = _group(_BREAKER_HELP)
     breaker.callback(invoke_without_command=True, help=_BREAKER_HELP)(_breaker)
     app.add_typer(breaker, name="breaker")
     proxy = _group(_PROXY_HELP)
     proxy.callback(invoke_without_command=True, help=_PROXY_HELP)(_proxy)
     app.add_typer(proxy, name="proxy")
-    groups = ((app, COMMANDS), (runs, RUN_COMMANDS), (breaker, BREAKER_COMMANDS), (proxy, PROXY_COMMANDS))
+    groups = (
+        (app, COMMANDS),
+        (runs, RUN_COMMANDS),
+        (effects, EFFECT_COMMANDS),
+        (actions, ACTION_COMMANDS),
+        (breaker, BREAKER_COMMANDS),
+        (proxy, PROXY_COMMANDS),
+    )
     for group, commands in groups:
         for name, function, line in commands:
             settings = _PASSED_ON if name == "bench" else {}
@@ -127,6 +159,16 @@ def _root(
 
 def _runs(context: typer.Context) -> None:
     """Answer `arl runs` alone."""
+    _help_where_nothing_is_asked(context)
+
+
+def _effects(context: typer.Context) -> None:
+    """Answer `arl effects` alone."""
+    _help_where_nothing_is_asked(context)
+
+
+def _actions(context: typer.Context) -> None:
+    """Answer `arl actions` alone."""
     _help_where_nothing_is_asked(context)
 
 

@@ -1,4 +1,4 @@
-"""Where an effect ledger stands for who only looks: by its latest transition, its clock marks and this machine's clock."""
+"""Where an effect ledger stands for who only looks: by its latest transition, its clock mark and the clock here."""
 
 from __future__ import annotations
 
