@@ -12,7 +12,7 @@ from agent_run_ledger.kernel.effects.permit import Permit
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.report import Answered, Lost, NotSent
 from agent_run_ledger.kernel.effects.request import Call, Request, request_bytes
-from agent_run_ledger.ports.effects import Heard, Seen, TimeSource, Witness
+from agent_run_ledger.ports.effects import EffectNotice, EffectObserver, Gave, Heard, Seen, TimeSource, Witness
 from agent_run_ledger.ports.targets import Sending, Target
 
 __all__ = [
@@ -27,9 +27,12 @@ __all__ = [
     "DoubtBy",
     "Drain",
     "DrainKind",
+    "EffectNotice",
+    "EffectObserver",
     "Event",
     "FenceAnswer",
     "Found",
+    "Gave",
     "Heard",
     "Intent",
     "LedgerState",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from hashlib import sha256
 
 from agent_run_ledger.effects.dispatching import Dispatcher
@@ -47,7 +48,7 @@ from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.states import CLOSED
 from agent_run_ledger.kernel.effects.strength import weaker
 from agent_run_ledger.ports import Entropy
-from agent_run_ledger.ports.effects import TimeSource, Witness
+from agent_run_ledger.ports.effects import EffectObserver, TimeSource, Witness
 from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.store.sqlite_store import WAIT_S
@@ -82,13 +83,14 @@ class EffectLedger:
         time: TimeSource | None = None,
         entropy: Entropy | None = None,
         settings: Settings | None = None,
+        observers: Sequence[EffectObserver] = (),
         wait_s: float = WAIT_S,
     ) -> None:
         """Open the effects of an existing store; it never makes one.
 
         Refused: no_store, no_authority (`arl init` gives it), network_filesystem, weaker_settings (than those of the
         latest transition). A copy opens in recovery: it can be read and observed, and grants nothing. `witness`: the
-        memory outside of the database, None for none.
+        memory outside of the database, None for none. `observers` are told of each answer.
         """
         self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
         try:
@@ -104,6 +106,7 @@ class EffectLedger:
                 witnessing=self._witnessing,
                 settings=settings or Settings(),
                 is_copy=self._store.is_copy,
+                observers=observers,
             )
             self._refuse_weaker()
             self._witnessing.look()

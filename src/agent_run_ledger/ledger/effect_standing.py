@@ -10,6 +10,7 @@ from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects import LedgerState, Now, Standing
 from agent_run_ledger.kernel.effects.reading import read_time
 from agent_run_ledger.kernel.effects.record import transition_from
+from agent_run_ledger.ports import Store
 from agent_run_ledger.ports.effects import TimeSource
 from agent_run_ledger.store import SqliteStore
 
@@ -23,7 +24,7 @@ class OnRecord:
     used: bool
 
 
-def on_record(store: SqliteStore, time: TimeSource | None = None) -> OnRecord:
+def on_record(store: Store, time: TimeSource | None = None) -> OnRecord:
     """Return where the ledger of a store stands, without waiting for who writes, and without a witness.
 
     Settings and kind of witness are those of the latest transition; whether that witness answers is not asked.
@@ -41,7 +42,7 @@ def on_record(store: SqliteStore, time: TimeSource | None = None) -> OnRecord:
         before,
         ledger_id=store.log_id,
         opening=b"",
-        state=LedgerState.RECOVERY if store.is_copy else state,
+        state=LedgerState.RECOVERY if isinstance(store, SqliteStore) and store.is_copy else state,
         epoch=reader.head().epoch,
         corrections=number,
         corrected_ms=corrected_ms,
@@ -49,7 +50,7 @@ def on_record(store: SqliteStore, time: TimeSource | None = None) -> OnRecord:
     return OnRecord(standing=standing, now=reading.now, used=latest is not None)
 
 
-def settings_on_record(store: SqliteStore) -> Settings:
+def settings_on_record(store: Store) -> Settings:
     """Return the settings of the latest transition: with less nobody may open the ledger."""
     standing = on_record(store).standing
     return Settings(

@@ -11,7 +11,7 @@ from agent_run_ledger.kernel.effects.action import Action, Now
 from agent_run_ledger.kernel.effects.clock import Correction
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition
-from agent_run_ledger.kernel.effects.states import ActionState, WitnessPolicy
+from agent_run_ledger.kernel.effects.states import ActionState, Event, WitnessPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +207,40 @@ class TimeSource(Protocol):
 
     def sample(self) -> Sample:
         """Return one look at the clocks. Called inside of the write transaction, after the locks."""
+        ...
+
+
+class Gave(StrEnum):
+    """What a ledger gave for an answer. RECORDED: it was on record already, and nothing changed."""
+
+    ACCEPTED = "accepted"
+    RECORDED = "recorded"
+    REFUSED = "refused"
+    PENDING = "pending"
+    UNAVAILABLE = "unavailable"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectNotice:
+    """One question that was asked of a ledger, and the answer. `code`: that of the error, empty without one.
+
+    Nothing of the action is in it: no key, no id, no name.
+    """
+
+    event: Event
+    gave: Gave
+    code: str = ""
+
+
+class EffectObserver(Protocol):
+    """What is told of the questions to an effect ledger in this process, and changes nothing in it.
+
+    It is told in the thread that asked, after the transaction. What it raises is logged once and it is told no more.
+    """
+
+    def tell(self, notice: EffectNotice, /) -> None:
+        """Take note of one answer."""
         ...
 
 
