@@ -211,6 +211,13 @@ def test_what_was_seen_to_have_happened_is_decided_first(kit: Kit) -> None:
     assert way(kit, view, Step.DID_NOT_HAPPEN).refused == "seen_executed"
 
 
+def test_an_execution_that_was_seen_comes_before_the_worker_that_is_still_at_it(kit: Kit) -> None:
+    view = kit.reach(A.PREPARED)
+    assert one(kit, view).ways[0].step is Step.DOUBT
+    kit.do(E.OBSERVE, view, evidence=kit.seen(view, Found.EXECUTED))
+    assert one(kit, view).ways[0].step is Step.HAPPENED
+
+
 def test_what_is_over_has_no_way_on(kit: Kit) -> None:
     for state in (A.SUCCEEDED, A.SUPERSEDED, A.WRITTEN_OFF):
         assert one(kit, kit.reach(state, key=str(state))).ways == ()

@@ -98,16 +98,15 @@ def _print_member(member: Member, number: int, setting: Setting) -> None:
 
 def _print_ways(one: Waiting, setting: Setting) -> None:
     """Print what may be done next, and what the rules would refuse now with what is missing."""
-    from agent_run_ledger.cli.effects_words import STEP_WORDS, next_words, way_command, way_words
+    from agent_run_ledger.cli.effects_words import STEP_WORDS, next_words, way_command, way_words, worker_goes_on
     from agent_run_ledger.cli.output import say
     from agent_run_ledger.cli.words import clean
-    from agent_run_ledger.kernel.effects.ages import HELD
 
     if not one.ways:
         say("   what may be done next: nothing")
         return
     say("   what may be done next:")
-    if one.action.state in HELD and not one.stranded:
+    if worker_goes_on(one):
         say(f"     {next_words(one)}")
     for way in one.ways:
         if way.open:

@@ -131,9 +131,15 @@ def way_words(way: Way) -> str:
     return f"{STEP_WORDS[way.step]} ({roles}{others})"
 
 
+def worker_goes_on(one: Waiting) -> bool:
+    """Return whether a worker has the action and nothing says that anybody else should act."""
+    decided = one.ways[0].step in (Step.HAPPENED, Step.DID_NOT_HAPPEN) and one.ways[0].open
+    return one.action.state in HELD and not one.stranded and not decided
+
+
 def next_words(one: Waiting) -> str:
     """Return what leads on from where an action stands, in one line."""
-    if one.action.state in HELD and not one.stranded:
+    if worker_goes_on(one):
         return "its worker is at it (executor)"
     way = next((way for way in one.ways if way.open), None)
     if way is None:

@@ -120,6 +120,7 @@ def _way(
     """Return the way of a step; None where what it asks for is on record already."""
     event = EVENT_OF[step]
     roles = frozenset({Role.OPERATOR}) if step is Step.DOUBT else ROLES[event]
+    roles = roles - {Role.EXECUTOR} if event in _BY_OTHERS else roles
     way = Way(step=step, roles=roles, not_by=frozenset(_not_by(action, step)))
     if question is None:
         return replace(way, refused=NOT_SEEN, words="nobody on record saw in this epoch that it happened")
@@ -249,7 +250,7 @@ def _order(row: Action, found: dict[Step, Way]) -> tuple[Step, ...]:
     In a doubt: what decides it; else to look, and after a look that saw nothing the drain, and then to look again.
     """
     if row.state in (ActionState.CLAIMED, ActionState.PREPARED):
-        return tuple(step for step in (Step.NEVER_PREPARED, Step.DOUBT_BY_EXPIRY, Step.DOUBT) if _is_open(found, step))
+        return tuple(step for step in (*_DECIDING, Step.DOUBT_BY_EXPIRY, Step.DOUBT) if _is_open(found, step))
     if row.state is ActionState.UNRESOLVED:
         deciding = [step for step in _DECIDING if _is_open(found, step)]
         drains = [step for step in (Step.DRAIN_BY_EXPIRY, Step.DRAIN_PATH_DEAD) if _is_open(found, step)]
