@@ -103,9 +103,8 @@ def test_the_order_of_drain_and_look_is_said_by_who_looked_and_never_filled_in(e
     seen = ask("observe", "refund:1", "--found", "nothing", "--as", "cat").json
     assert seen["action"]["observation"]["after"] is None
     assert "no drain before it" in seen["did"]
-    refused(
-        effects, ask("observe", "refund:1", "--found", "nothing", "--after", "ab" * 8, "--as", "cat"), "other_drain"
-    )
+    ended = ask("observe", "refund:1", "--found", "nothing", "--after", "ab" * 8, "--as", "cat")
+    refused(ended, "other_drain")
     refused(ask("observe", "refund:1", "--found", "nothing", "--after", drain[:7], "--as", "cat"), "usage")
     seen = ask("observe", "refund:1", "--found", "nothing", "--after", drain[:8], "--as", "cat").json
     assert seen["action"]["observation"]["after"] == drain
@@ -113,9 +112,8 @@ def test_the_order_of_drain_and_look_is_said_by_who_looked_and_never_filled_in(e
 
 def test_a_look_that_names_a_drain_where_none_is_on_record_is_refused(effects: Effects, ask: Ask) -> None:
     effects.doubted("refund:1")
-    refused(
-        effects, ask("observe", "refund:1", "--found", "nothing", "--after", "ab" * 8, "--as", "cat"), "other_drain"
-    )
+    ended = ask("observe", "refund:1", "--found", "nothing", "--after", "ab" * 8, "--as", "cat")
+    refused(ended, "other_drain")
 
 
 def test_evidence_that_is_kept_has_its_digest_in_the_id(effects: Effects, ask: Ask, tmp_path: Path) -> None:
