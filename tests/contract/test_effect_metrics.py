@@ -197,17 +197,7 @@ def test_decisions_and_doubts_are_counted_once_and_refusals_are_not() -> None:
             kit.do(E.SUCCESSOR, view)
         kit.reach(A.REVOKED, key="revoked")
         kit.do(E.REVOKE, kit.ledger.inspect("revoked")[0])
-        names = (
-            "approve",
-            "not_executed",
-            "successor",
-            "revoke",
-            "success",
-            "write_off",
-            "observe",
-            "claim",
-            "propose",
-        )
+        names = ("approve", "not_executed", "successor", "revoke", "success", "write_off", "observe", "claim")
         counted = {name: kit.value("decisions_total", decision=name) for name in names}
         assert kit.value("doubts_total") == 1
     assert counted == {
