@@ -106,6 +106,7 @@ def test_the_inbox_of_a_key_and_of_a_state_has_no_others(kit: Kit) -> None:
     kit.reach(A.UNRESOLVED, key="a")
     kit.reach(A.NOT_EXECUTED, key="b")
     kit.reach(A.UNRESOLVED, key="b c")
+    kit.ticks.tick(2 * WINDOW_MS)
     assert [found.action.action_key for found in inbox(kit, key="a")] == ["a"]
     assert inbox(kit, key="b") == []
     assert [found.action.state for found in inbox(kit, A.NOT_EXECUTED, key="b")] == [A.NOT_EXECUTED]
