@@ -1,8 +1,4 @@
-"""Who asks: opens the effect ledger for one question, and says whether anybody checked who that is.
-
-This is the one module of the command line that decides who somebody is. It has no trust file to ask: the ledger
-believes its caller, and each answer says so.
-"""
+"""Who asks: the one module that opens the effect ledger for somebody, and says whether anybody checked who that is."""
 
 from __future__ import annotations
 
