@@ -9,11 +9,20 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger.cli.app import BREAKER_COMMANDS, COMMANDS, PROXY_COMMANDS, RUN_COMMANDS
+from agent_run_ledger.cli.app import (
+    ACTION_COMMANDS,
+    BREAKER_COMMANDS,
+    COMMANDS,
+    EFFECT_COMMANDS,
+    PROXY_COMMANDS,
+    RUN_COMMANDS,
+)
 from tests.cli.conftest import Arl
+from tests.cli.effect_store import Effects
 
 NAMES = [name for name, _, _ in COMMANDS] + [f"runs {name}" for name, _, _ in RUN_COMMANDS]
 NAMES += [f"breaker {name}" for name, _, _ in BREAKER_COMMANDS]
+NAMES += [f"effects {name}" for name, _, _ in EFFECT_COMMANDS] + [f"actions {name}" for name, _, _ in ACTION_COMMANDS]
 NAMES += [f"proxy {name}" for name, _, _ in PROXY_COMMANDS]
 LEFT_TO_OTHERS = {"--help", "--full", "--quick"}
 
@@ -24,7 +33,7 @@ def page(root: Path) -> str:
 
 
 def test_every_command_is_in_the_table(page: str) -> None:
-    listed = re.findall(r"^\| `arl ((?:runs |breaker |proxy )?[a-z]+)", page, re.MULTILINE)
+    listed = re.findall(r"^\| `arl ((?:runs |breaker |proxy |effects |actions )?[a-z]+)", page, re.MULTILINE)
     assert sorted(listed) == sorted(NAMES)
 
 
@@ -87,6 +96,29 @@ def test_every_json_key_is_documented_in_the_section_of_its_command(
     json_part = page.split("## JSON")[1]
     told = set(re.findall(r"[`\"]([a-z][a-z0-9_-]*)[`\"]", json_part))
     assert keys - told == set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("effects", "list"),
+        ("effects", "show", "refund:1"),
+        ("effects", "observe", "refund:1", "--found", "unknown"),
+        ("effects", "doubt", "claimed"),
+        ("metrics",),
+    ],
+)
+def test_every_json_key_of_effects_is_documented(page: str, arl: Arl, db: Path, arguments: tuple[str, ...]) -> None:
+    effects = Effects(db)
+    effects.doubted("refund:1")
+    effects.claimed("claimed")
+    drain = ("observe", "refund:1", "--drain", "path-dead", "--covers", "worker", "--as", "cat")
+    assert arl("effects", *drain, "--db", db).code == 0
+    assert arl("effects", "observe", "refund:1", "--found", "nothing", "--as", "cat", "--db", db).code == 0
+    ended = arl(*arguments, "--db", db, "--json")
+    assert ended.code == 0
+    told = set(re.findall(r"[`\"]([a-z][a-z0-9_-]*)[`\"]", page.split("## JSON")[1]))
+    assert set(_keys(ended.json)) - told == set()
 
 
 def test_every_json_key_of_the_breaker_is_documented(page: str, arl: Arl, tmp_path: Path) -> None:

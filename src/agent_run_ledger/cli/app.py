@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from agent_run_ledger.cli.actions_propose import propose, successor
 from agent_run_ledger.cli.approvals_decide import grant, reject, revoke
 from agent_run_ledger.cli.approvals_look import list_command as list_approvals
 from agent_run_ledger.cli.approvals_look import show_command as show_approval
@@ -16,6 +17,10 @@ from agent_run_ledger.cli.breaker_eval import breaker_eval
 from agent_run_ledger.cli.breaker_explain import breaker_explain
 from agent_run_ledger.cli.demo import demo
 from agent_run_ledger.cli.doctor import doctor
+from agent_run_ledger.cli.effects_decide import doubt, expire, reconcile
+from agent_run_ledger.cli.effects_list import list_effects
+from agent_run_ledger.cli.effects_observe import observe
+from agent_run_ledger.cli.effects_show import show_effect
 from agent_run_ledger.cli.erase import erase
 from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
@@ -50,6 +55,8 @@ Results are printed on stdout, everything else on stderr. Exit codes: 0 done, 1 
 4 pending, 5 unavailable, 6 tampered, 7 not admitted; 70 a fault of this program, 130 interrupted.
 """
 _RUNS_HELP = "Look at runs, and decide about them."
+_EFFECTS_HELP = "Look at actions that happen once, and decide what became of them."
+_ACTIONS_HELP = "Ask for actions."
 _BREAKER_HELP = "Try the loop breaker on recorded runs."
 _KEYS_HELP = "Make and show key files."
 _PRINCIPALS_HELP = "Look at who may decide."
@@ -86,6 +93,18 @@ RUN_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("takeover", takeover, "Take a stuck run over from its attempt."),
     ("cancel", cancel, "Cancel a run for ever."),
 )
+EFFECT_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("list", list_effects, "List open actions, what waits longest first."),
+    ("show", show_effect, "Tell the whole story of an action's key."),
+    ("observe", observe, "Record a look at the target, or a drain."),
+    ("reconcile", reconcile, "Decide what became of an action in doubt."),
+    ("doubt", doubt, "Record that nobody knows how it ended."),
+    ("expire", expire, "Close what nobody claimed in its window."),
+)
+ACTION_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("propose", propose, "Propose an action, with its request from a file."),
+    ("successor", successor, "Propose one in the place of one that did not happen."),
+)
 BREAKER_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("eval", breaker_eval, "Replay recorded runs, and score the trips by labels."),
     ("explain", breaker_explain, "Show a run with the verdict at each call."),
@@ -119,6 +138,8 @@ APPROVAL_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
 
 GROUPS = (
     ("runs", _RUNS_HELP, RUN_COMMANDS),
+    ("effects", _EFFECTS_HELP, EFFECT_COMMANDS),
+    ("actions", _ACTIONS_HELP, ACTION_COMMANDS),
     ("approvals", _APPROVALS_HELP, APPROVAL_COMMANDS),
     ("trust", _TRUST_HELP, TRUST_COMMANDS),
     ("principals", _PRINCIPALS_HELP, PRINCIPAL_COMMANDS),

@@ -227,7 +227,7 @@ def _look_at_actions(found: Findings, store: SqliteStore) -> None:
     words = ", ".join(f"{number:,} {state}" for state, number in counts.items()) or "none yet"
     words = "; ".join((words, *_unprotected(store)))
     if in_doubt:
-        advice = "find out what became of them and record the evidence: nothing else ends a doubt"
+        advice = "`arl effects list --doubt` shows them: nothing but evidence of what became of them ends a doubt"
         found.add("warn", "actions", f"{words}; {in_doubt:,} in doubt", advice)
     else:
         found.add("ok", "actions", words)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from agent_run_ledger.effects.asked import check_correction, check_same_correction, checked, rows_on_record
 from agent_run_ledger.effects.gate import Gate
 from agent_run_ledger.effects.refusals import error_of, error_of_correction, unknown_action
+from agent_run_ledger.effects.telling import Telling
 from agent_run_ledger.effects.witnessing import Witnessing
-from agent_run_ledger.errors import Misuse, NotAdmitted, Unavailable
+from agent_run_ledger.errors import LedgerError, Misuse, NotAdmitted, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
 from agent_run_ledger.kernel.effects.clock import CorrectClock, Correction, correct
 from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose, Successor
@@ -18,7 +19,7 @@ from agent_run_ledger.kernel.effects.reading import Reading, read_time
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.record import SALT_BYTES
 from agent_run_ledger.ports import Entropy, Store, Tx
-from agent_run_ledger.ports.effects import StoredAnswer, TimeSource
+from agent_run_ledger.ports.effects import EffectObserver, StoredAnswer, TimeSource
 from agent_run_ledger.probes import reach
 
 T = TypeVar("T")
@@ -105,6 +106,7 @@ class Engine:
         settings: Settings,
         is_copy: bool,
         gate: Gate | None = None,
+        observers: Sequence[EffectObserver] = (),
     ) -> None:
         self.store = store
         self.entropy = entropy
@@ -114,6 +116,7 @@ class Engine:
         self.gate = gate or Gate(None)
         self.opening = entropy.token(OPENING_BYTES)
         self._time = time
+        self._telling = Telling(observers)
 
     def ask(self, action_id: bytes, ask: Ask, *, op_id: bytes | None = None, beside: Beside = NOTHING) -> Answer:
         """Decide about one action and write what follows. See `ask_of_key` for errors; Refused("unknown_action")."""
@@ -180,7 +183,12 @@ class Engine:
         asked = checked(ask(Now(0, 0)))
         operation = self.entropy.uuid7() if op_id is None else op_id
         reach("effect.before")
-        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, beside))
+        try:
+            answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, beside))
+        except LedgerError as error:
+            self._telling.failed(asked.event, error)
+            raise
+        self._telling.answered(asked.event, accepted=answer.accepted)
         reach("effect.after")
         return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_run_ledger.effects.answers import kept_answer
@@ -49,7 +50,7 @@ from agent_run_ledger.kernel.effects.report import Answered
 from agent_run_ledger.ledger.effect_opening import refuse_unfit, refuse_weaker, settings_on_record
 from agent_run_ledger.ledger.effect_records import EffectRecords
 from agent_run_ledger.ports import Entropy
-from agent_run_ledger.ports.effects import TimeSource, Witness
+from agent_run_ledger.ports.effects import EffectObserver, TimeSource, Witness
 from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.store.sqlite_store import WAIT_S
@@ -86,6 +87,7 @@ class EffectLedger(EffectRecords):
         entropy: Entropy | None = None,
         settings: Settings | None = None,
         trust: SignedTrust | None = None,
+        observers: Sequence[EffectObserver] = (),
         wait_s: float = WAIT_S,
     ) -> None:
         """Open the effects of an existing store; it never makes one.
@@ -94,7 +96,7 @@ class EffectLedger(EffectRecords):
         latest transition), no_trust and other_trust (than the one on record). A copy opens in recovery: it can be read
         and observed, and grants nothing. `witness`: the memory outside of the database, None for none. `settings`: by
         default those of the latest transition. `trust`: whose signatures count (`open_effects` finds it); without one
-        `approve` takes its caller's word.
+        `approve` takes its caller's word. `observers` are told of each answer.
         """
         self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
         try:
@@ -110,6 +112,7 @@ class EffectLedger(EffectRecords):
                 settings=settings or settings_on_record(self._store),
                 is_copy=self._store.is_copy,
                 gate=Gate(trust),
+                observers=observers,
             )
             refuse_weaker(self._store, self._standing)
             self._witnessing.look()

@@ -11,7 +11,7 @@ from agent_run_ledger.kernel.effects.action import Action, Now
 from agent_run_ledger.kernel.effects.clock import Correction
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition
-from agent_run_ledger.kernel.effects.states import ActionState, WitnessPolicy
+from agent_run_ledger.kernel.effects.states import ActionState, Event, WitnessPolicy
 from agent_run_ledger.kernel.effects.trust_change import TrustChange, TrustOnRecord
 
 
@@ -196,6 +196,29 @@ class EffectReader(Protocol):
         """Return the members in these states with row ids above `after_row_id`, oldest first, by an index."""
         ...
 
+    def oldest(self, states: Sequence[ActionState], *, limit: int) -> list[StoredAction]:
+        """Return the members in these states that wait longest, by `ages.since_ms`, at most `limit`.
+
+        A state's members are found by an index; those that are claimed, prepared or unresolved are all looked at.
+        """
+        ...
+
+    def stranded(self, *, over_ms: int, limit: int) -> list[StoredAction]:
+        """Return the claims, prepared or not, whose `ages.deadline_ms` is `over_ms` or before, oldest claim first."""
+        ...
+
+    def count_stranded(self, *, over_ms: int) -> int:
+        """Return how many there are of them."""
+        ...
+
+    def waiting_since(self, *, now_ms: int) -> int | None:
+        """Return when the oldest proposal was made that is not approved and whose window is not over; None: none."""
+        ...
+
+    def ids_with(self, prefix: str, *, limit: int) -> list[bytes]:
+        """Return the ids, at most `limit`, whose lower-case hex digits begin with these (at most 32 of them)."""
+        ...
+
     def keys(self) -> Iterator[str]:
         """Yield every key, sorted, in bounded memory."""
         ...
@@ -242,6 +265,40 @@ class TimeSource(Protocol):
 
     def sample(self) -> Sample:
         """Return one look at the clocks. Called inside of the write transaction, after the locks."""
+        ...
+
+
+class Gave(StrEnum):
+    """What a ledger gave for an answer. RECORDED: it was on record already, and nothing changed."""
+
+    ACCEPTED = "accepted"
+    RECORDED = "recorded"
+    REFUSED = "refused"
+    PENDING = "pending"
+    UNAVAILABLE = "unavailable"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectNotice:
+    """One question that was asked of a ledger, and the answer. `code`: that of the error, empty without one.
+
+    Nothing of the action is in it: no key, no id, no name.
+    """
+
+    event: Event
+    gave: Gave
+    code: str = ""
+
+
+class EffectObserver(Protocol):
+    """What is told of the questions to an effect ledger in this process, and changes nothing in it.
+
+    It is told in the thread that asked, after the transaction. What it raises is logged once and it is told no more.
+    """
+
+    def tell(self, notice: EffectNotice, /) -> None:
+        """Take note of one answer."""
         ...
 
 

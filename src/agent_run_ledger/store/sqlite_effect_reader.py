@@ -32,6 +32,10 @@ from agent_run_ledger.store.statements import statements
 T = TypeVar("T")
 
 _CHUNK_ROWS = 1_000
+_ID_DIGITS = 32
+_HELD = (ActionState.CLAIMED, ActionState.PREPARED)
+_OLDEST = dict.fromkeys(_HELD, "select_oldest_claimed") | {ActionState.UNRESOLVED: "select_oldest_in_doubt"}
+"""Which statement finds those that wait longest in a state; in another one they wait since their proposal."""
 
 
 class Locked(Protocol):
@@ -94,6 +98,30 @@ class SqliteEffectReader:
             return connection.execute(self._q["select_actions"], (str(sorted(row_ids)[:limit]),)).fetchall()
 
         return self._actions(read)
+
+    def oldest(self, states: Sequence[ActionState], *, limit: int) -> list[StoredAction]:
+        """See ports.effects.EffectReader.oldest."""
+        asked = [(self._q[_OLDEST.get(state, "select_oldest_proposed")], (state.value, limit)) for state in states]
+        return self._longest(asked, limit)
+
+    def stranded(self, *, over_ms: int, limit: int) -> list[StoredAction]:
+        """See ports.effects.EffectReader.stranded."""
+        sql = self._q["select_stranded"]
+        return self._longest([(sql, (state.value, over_ms, limit)) for state in _HELD], limit)
+
+    def count_stranded(self, *, over_ms: int) -> int:
+        """See ports.effects.EffectReader.count_stranded."""
+        return sum(int(self._fetch("count_stranded", (state.value, over_ms))[0][0]) for state in _HELD)
+
+    def waiting_since(self, *, now_ms: int) -> int | None:
+        """See ports.effects.EffectReader.waiting_since."""
+        rows = self._fetch("select_oldest_waiting", (now_ms,))
+        return int(rows[0][0]) if rows else None
+
+    def ids_with(self, prefix: str, *, limit: int) -> list[bytes]:
+        """See ports.effects.EffectReader.ids_with."""
+        first, last = (bytes.fromhex(prefix.ljust(_ID_DIGITS, digit)) for digit in "0f")
+        return [row[0] for row in self._fetch("select_ids_between", (first, last, limit))]
 
     def keys(self) -> Iterator[str]:
         """See ports.effects.EffectReader.keys."""
@@ -160,6 +188,17 @@ class SqliteEffectReader:
         while rows := self._fetch(name, (after, before, _CHUNK_ROWS)):
             yield from rows
             after = rows[-1][0] + 1
+
+    def _longest(self, asked: Sequence[tuple[str, Row]], limit: int) -> list[StoredAction]:
+        """Return the actions of statements that give a moment and a row id, the earliest moments first."""
+        order: dict[int, int] = {}
+
+        def read(connection: Connection) -> list[Row]:
+            found = [row for sql, bindings in asked for row in connection.execute(sql, bindings).fetchall()]
+            order.update((row[1], place) for place, row in enumerate(sorted(found)[:limit]))
+            return connection.execute(self._q["select_actions"], (str(list(order)),)).fetchall()
+
+        return sorted(self._actions(read), key=lambda one: order[one.row_id])
 
     def _actions(self, read: Callable[[Connection], list[Row]]) -> list[StoredAction]:
         """Read actions with several statements in one read transaction."""

@@ -38,6 +38,29 @@ WHERE action_row_id IN (SELECT value FROM json_each(?));
 -- name: select_row_ids_in_state
 SELECT action_row_id FROM actions WHERE state = ? AND action_row_id > ? ORDER BY action_row_id LIMIT ?;
 
+-- name: select_oldest_proposed
+SELECT proposed_at_ms, action_row_id FROM actions WHERE state = ? ORDER BY action_row_id LIMIT ?;
+
+-- name: select_oldest_claimed
+SELECT claimed_ms, action_row_id FROM actions WHERE state = ? ORDER BY claimed_ms, action_row_id LIMIT ?;
+
+-- name: select_oldest_in_doubt
+SELECT in_doubt_since_ms, action_row_id FROM actions WHERE state = ?
+ORDER BY in_doubt_since_ms, action_row_id LIMIT ?;
+
+-- name: select_stranded
+SELECT claimed_ms, action_row_id FROM actions
+WHERE state = ? AND coalesce(permit_expires_ms, dispatch_before_ms) <= ? ORDER BY claimed_ms, action_row_id LIMIT ?;
+
+-- name: count_stranded
+SELECT count(*) FROM actions WHERE state = ? AND coalesce(permit_expires_ms, dispatch_before_ms) <= ?;
+
+-- name: select_oldest_waiting
+SELECT proposed_at_ms FROM actions WHERE state = 'proposed' AND dispatch_before_ms > ? ORDER BY action_row_id LIMIT 1;
+
+-- name: select_ids_between
+SELECT action_id FROM actions WHERE action_id >= ? AND action_id <= ? ORDER BY action_id LIMIT ?;
+
 -- name: select_keys_after
 SELECT DISTINCT action_key FROM actions WHERE action_key > ? ORDER BY action_key LIMIT ?;
 
