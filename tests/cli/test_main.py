@@ -126,6 +126,7 @@ def test_every_command_has_json_and_help(arl: Arl) -> None:
         "lab", "version",
     ):  # fmt: skip
         assert "--json" in arl(command, "--help").out
+    assert all("--json" in arl("demo", name, "--help").out for name in ("restore", "effect"))
     assert "--json" in arl("breaker", "eval", "--help").out
     runs = ("list", "show", "explain", "watch", "fork", "quarantine", "release", "takeover", "cancel")
     effects = ("list", "show", "observe", "reconcile", "doubt", "expire")
@@ -133,7 +134,6 @@ def test_every_command_has_json_and_help(arl: Arl) -> None:
         *(("runs", name) for name in runs),
         *(("effects", name) for name in effects),
         *(("actions", name) for name in ("propose", "successor")),
-        *(("demo", name) for name in ("restore", "effect")),
     ):
         out = arl(*words, "--help").out
         assert "--json" in out
