@@ -79,7 +79,5 @@ def probe_by(count: Callable[[Place, int], int]) -> Callable[[Place, int], Found
 
 
 FILE = EffectCase(target=file_way, request=note, count=lines, probe=probe_by(lines))
-TABLE = EffectCase(
-    target=table_way("INSERT INTO notes VALUES (?)"), request=note, count=rows, probe=probe_by(rows)
-)
+TABLE = EffectCase(target=table_way("INSERT INTO notes VALUES (?)"), request=note, count=rows, probe=probe_by(rows))
 UNIQUE_TABLE = EffectCase(target=unique_way, request=note, count=rows, probe=probe_by(rows))

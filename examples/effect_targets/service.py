@@ -42,13 +42,13 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Service  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def do_POST(self) -> None:  # noqa: N802 - the name of the interface
+    def do_POST(self) -> None:
         """Do a refund and say so."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.refund(asked["n"], self.headers.get(KEY_HEADER, ""))
         self._say(201)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         """Say 200 where the refund is there, else 404."""
         number = self.path.rpartition("/")[2]
         done = self.server.effects.exists() and number in self.server.effects.read_text().split()

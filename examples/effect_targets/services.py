@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -20,7 +20,7 @@ def serving(keys: str) -> Callable[[Place], AbstractContextManager[str]]:
     """Start the service in a process of its own, and give its URL."""
 
     @contextmanager
-    def start(place: Place) -> Iterator[str]:
+    def start(place: Place) -> Generator[str]:
         command = [sys.executable, str(SERVICE), str(place.folder), keys]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:

@@ -16,6 +16,7 @@ from agent_run_ledger.cli.doctor import doctor
 from agent_run_ledger.cli.erase import erase
 from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
+from agent_run_ledger.cli.kit import kit
 from agent_run_ledger.cli.lab import lab
 from agent_run_ledger.cli.metrics import metrics
 from agent_run_ledger.cli.proxy_mcp import mcp
@@ -56,6 +57,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("metrics", metrics, "Print the store's numbers for Prometheus."),
     ("demo", demo, "See a 20-step run killed and finished."),
     ("lab", lab, "See one approval raced for, crashed on and restored."),
+    ("kit", kit, "Crash a tool with effects, and say what it is good for."),
     ("bench", bench, "Measure what a step costs."),
     ("version", version, "Print the versions at work."),
 )

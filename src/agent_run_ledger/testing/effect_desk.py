@@ -15,7 +15,7 @@ from typing import Any, Final
 from agent_run_ledger.effects.intents import Intent
 from agent_run_ledger.effects.views import ActionView
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.errors import LedgerError, Refused
+from agent_run_ledger.errors import Pending, Refused, Unavailable
 from agent_run_ledger.kernel.effects import ActionState, LedgerState
 from agent_run_ledger.kernel.effects.approval import VerifiedApproval, statement_sha256
 from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
@@ -160,7 +160,7 @@ class Desk:
         """Return the place as the tool is told it."""
         return replace(self._target, url=self._target.url if self.path is None else self.path.url)
 
-    # -- the ledger, before the dispatch --------------------------------------------------------------------------------
+    # -- the ledger, before the dispatch -------------------------------------------------------------------------------
 
     @contextmanager
     def ledger(self) -> Generator[EffectLedger]:
@@ -224,15 +224,8 @@ class Desk:
     def start_worker(self, *, kill_at: KillPoint | None = None, **more: Any) -> RunningLife:
         """Start a worker's process. `more`: what a LifeOrder has."""
         self._workers += 1
-        order = LifeOrder(
-            **{
-                "case": self.reference,
-                "key": self.key,
-                "url": self._way().url,
-                "worker": f"worker {self._workers}",
-                **more,
-            }
-        )
+        order = LifeOrder(case=self.reference, key=self.key, url=self._way().url, worker=f"worker {self._workers}")
+        order = replace(order, **more)
         return start_scenario(WORKER_LIFE, self.folder, kill_at=kill_at, life=self._workers, env=order.env())
 
     def work(self, *, kill_at: KillPoint | None = None, **more: Any) -> Life:
@@ -247,7 +240,7 @@ class Desk:
         if kill_at is not None and life.exit is not Exit.KILLED:
             raise NotForThisTool(f"this tool does not come to {kill_at}")
         said: dict[str, Any] = life.result or {}
-        self.happened.append("killed" if kill_at else said.get("report") or f"refused: {said.get('code')}")
+        self.happened.append("killed" if kill_at else said.get("report") or f"refused ({said.get('code')})")
         return life
 
     # -- people, afterwards -------------------------------------------------------------------------------------------
@@ -292,6 +285,7 @@ class Desk:
                     covers=Covers.EVERY_EXECUTOR,
                 )
                 ledger.observe(RECONCILER, view.action_id, drain)
+                self.happened.append("drained")
                 looked = self.look()
                 if looked.found is Found.NOTHING:
                     ledger.observe(RECONCILER, view.action_id, self._seen(view, looked.found, drain.evidence_id))
@@ -340,8 +334,10 @@ class Desk:
         with self.ledger() as ledger:
             view = ledger.inspect(self.key)[-1]
             try:
-                ledger.dispatcher(self.case.target(self._way()), EXECUTOR, worker="worker after").dispatch(view.action_id)
-            except LedgerError:
+                ledger.dispatcher(self.case.target(self._way()), EXECUTOR, worker="worker after").dispatch(
+                    view.action_id
+                )
+            except (Refused, Pending, Unavailable):
                 return
         raise CaseBroken("the ledger let a second worker send what a first one may have sent")
 

@@ -23,6 +23,7 @@ from agent_run_ledger.testing.effect_verdicts import (
     Promise,
     Ran,
     Row,
+    row_from,
 )
 from agent_run_ledger.testing.harness import Exit, Life, LifeTimeout, run_scenario
 
@@ -76,7 +77,9 @@ def run_kit(
         _known(name)
     where = Path(tempfile.mkdtemp(prefix="arl-kit-")) if folder is None else Path(folder)
     try:
-        return _Kit(reference, where, tell or (lambda done, total: None)).run(quick=quick, only=wanted)
+        kit = _Kit(reference, where, tell or (lambda done, total: None))
+        report = kit.run(quick=quick, only=wanted)
+        return replace(report, case=case) if isinstance(case, str) else report
     finally:
         if folder is None:
             shutil.rmtree(where, ignore_errors=True)
@@ -106,7 +109,9 @@ class _Kit:
         plain, life = self._play(PLAIN)
         told = _told(life)
         if plain.ran is not Ran.YES:
-            raise Misuse(f"{self._reference} does not work even where nothing goes wrong: {plain.words}", code="bad_case")
+            raise Misuse(
+                f"{self._reference} does not work even where nothing goes wrong: {plain.words}", code="bad_case"
+            )
         reached = cast("Mapping[str, int]", told["reached"])
         names = only or (
             *(name for name, one in SCENARIOS.items() if one.quick or not quick),
@@ -133,24 +138,21 @@ class _Kit:
         except LifeTimeout as error:
             return replace(row, words=str(error)), None
         if life.exit is not Exit.OK:
-            return replace(row, words=f"the scenario ended badly: {life.describe()}"), life
-        return _row(life.result["row"]), life
+            return replace(row, words=f"the scenario ended badly: {life.error or life.describe()}"), life
+        return row_from(_told(life)["row"]), life
 
 
 def _told(life: Life | None) -> dict[str, Any]:
-    return {} if life is None or not isinstance(life.result, dict) else cast("dict[str, Any]", life.result)
-
-
-def _row(found: dict[str, Any]) -> Row:
-    enums = {"promise": Promise(found["promise"]), "ran": Ran(found["ran"]), "probe": Probe(found["probe"])}
-    return Row(**{**found, **enums})
+    return {} if life is None else cast("dict[str, Any]", life.result or {})
 
 
 def _known(name: str) -> None:
     try:
         scenario_of(name)
     except (KeyError, ValueError):
-        raise Misuse(f"there is no scenario {name!r}: {', '.join(SCENARIOS)}, kill:POINT#N", code="bad_scenario") from None
+        raise Misuse(
+            f"there is no scenario {name!r}: {', '.join(SCENARIOS)}, kill:POINT#N", code="bad_scenario"
+        ) from None
 
 
 def _claimed(letter: str) -> Guarantee:

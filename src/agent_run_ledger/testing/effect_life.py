@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -50,7 +53,8 @@ class LifeOrder:
 
 
 def dispatch(workdir: Path) -> dict[str, Any]:
-    """Dispatch as ordered; return `state` and `report`, or the `code` of the refusal, and whether the fault `struck`."""
+    """Dispatch as ordered; return `state` and `report`, or the refusal's `code`, and how often the fault `struck`."""
+    _not_alone()
     order = LifeOrder.read()
     place = Place(folder=workdir / TARGET_FOLDER, url=order.url)
     target = FaultyTarget(impatient(load_case(order.case).target(place), order.timeout_s), OnSending(order.fault))
@@ -65,6 +69,18 @@ def dispatch(workdir: Path) -> dict[str, Any]:
         except LedgerError as error:
             said = {"code": error.code, "error": f"{type(error).__name__}: {error}"}
     return {**said, "struck": target.struck, "jumped": clock.jumped}
+
+
+def _not_alone() -> None:
+    """Die with the process that started this one: a tool that hangs would stay for ever where the kit is killed."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def report_words(report: object) -> str:

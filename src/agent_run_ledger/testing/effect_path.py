@@ -142,10 +142,7 @@ class CutPath:
             return
         if fault is OnTheWay.TWICE:
             self._forward(request)
-        if fault is OnTheWay.TWICE_AT_ONCE:
-            answer = self._forward_at_once(request)
-        else:
-            answer = self._forward(request)
+        answer = self._forward_at_once(request) if fault is OnTheWay.TWICE_AT_ONCE else self._forward(request)
         if fault is OnTheWay.REPLY_LATE:
             _until_hung_up(connection)
         elif fault is OnTheWay.REPLY_CUT:
@@ -155,7 +152,7 @@ class CutPath:
 
     def _forward_at_once(self, request: bytes) -> bytes:
         """Send it over two connections together, and return the answer of one."""
-        together = threading.Barrier(2)
+        together = threading.Barrier(2, timeout=PATIENCE_S)
         other = threading.Thread(target=self._forward, args=(request, together.wait), daemon=True)
         other.start()
         answer = self._forward(request, together.wait)
@@ -166,7 +163,7 @@ class CutPath:
         """Send a request to the target and return all that it answers, nothing where it does not."""
         parts = b""
         with (
-            suppress(OSError),
+            suppress(OSError, threading.BrokenBarrierError),
             socket.create_connection((self._to.hostname or "", self._to.port or 80), LIMIT_S) as target,
         ):
             ready()

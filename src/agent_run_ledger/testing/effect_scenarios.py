@@ -62,22 +62,24 @@ def play_scene(order: SceneOrder, folder: Path) -> dict[str, Any]:
     """Play one scenario in a new folder and return `row` as JSON, and what the plain one tells of the case beside."""
     scenario = scenario_of(order.name)
     row = Row(name=order.name, title=scenario.title, promise=scenario.promise, ran=Ran.YES)
-    desk = Desk(order.case, load_case(order.case), folder, order.number)
     told: dict[str, Any] = {}
+    reached: Mapping[str, int] = {}
+    happened: list[str] = []
     try:
-        with desk:
+        with Desk(order.case, load_case(order.case), folder, order.number) as desk:
+            happened = desk.happened
             desk.approve()
             told |= {"claimed": str(desk.newest().target_class), "points": list(desk.case.points)}
             scenario.play(desk)
-            row = _row(row, desk)
+            row, reached = _row(row, desk), desk.reached
         check_ledger(folder / LEDGER_FILE)
     except NotForThisTool as why:
         row = replace(row, ran=Ran.SKIPPED, words=str(why))
     except (CaseBroken, LedgerError, LedgerBroken, LifeTimeout) as why:
-        row = replace(row, ran=Ran.BROKEN, words=f"{'; '.join(desk.happened)}: {why}".lstrip(": "))
+        row = replace(row, ran=Ran.BROKEN, words="; ".join([*happened, str(why)]))
     except Exception as error:
         row = replace(row, ran=Ran.BROKEN, words=f"the case raised {type(error).__name__}: {error}")
-    return {**told, "reached": dict(desk.reached), "row": asdict(row)}
+    return {**told, "reached": dict(reached), "row": asdict(row)}
 
 
 def _row(row: Row, desk: Desk) -> Row:
@@ -94,7 +96,7 @@ def _row(row: Row, desk: Desk) -> Row:
     )
 
 
-# -- what is done -------------------------------------------------------------------------------------------------------
+# -- what is done ------------------------------------------------------------------------------------------------------
 
 
 def _plain(desk: Desk) -> None:
@@ -248,9 +250,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         promise=_P.REMEMBERS,
         play=partial(_on_the_way, OnTheWay.TWICE_AT_ONCE, None),
     ),
-    "restarted_target": Scenario(
-        title="again, target restarted", promise=_P.REMEMBERS, play=_restarted_target
-    ),
+    "restarted_target": Scenario(title="again, target restarted", promise=_P.REMEMBERS, play=_restarted_target),
     "old_copy": Scenario(title="old copy put back", promise=_P.REMEMBERS, play=_old_copy),
     "old_copy_successor": Scenario(
         title="old copy, after a successor", promise=_P.BEYOND, play=_old_copy_and_successor, quick=False

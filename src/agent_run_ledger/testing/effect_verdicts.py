@@ -32,7 +32,7 @@ class Guarantee(StrEnum):
 
 
 _GUARANTEE_WORDS: Final = {
-    Guarantee.NONE: "nothing",
+    Guarantee.NONE: "none (less than a plain target)",
     Guarantee.N: "N (a plain target)",
     Guarantee.I: "I (remembers a key)",
 }
@@ -98,8 +98,8 @@ class Row:
 
     @property
     def falsely_done(self) -> bool:
-        """Whether it is on record as done by the target's own answer and is not there."""
-        return self.effects == 0 and self.state == "succeeded" and self.probe is Probe.NOT_ASKED
+        """Whether it is on record as done by the target's own answer, not the probe's, and is not there."""
+        return self.effects == 0 and self.state == "succeeded" and self.probe is not Probe.INVENTS
 
     @property
     def holds(self) -> bool:
@@ -114,6 +114,13 @@ class Row:
         return {0: "never", 1: "once", 2: "TWICE"}.get(self.effects, f"{self.effects} TIMES")
 
 
+def row_from(told: dict[str, Any]) -> Row:
+    """Return the row of its JSON."""
+    words = {"promise": Promise(told["promise"]), "ran": Ran(told["ran"]), "probe": Probe(told["probe"])}
+    rest: dict[str, Any] = {**told, **words}
+    return Row(**rest)
+
+
 def shown_by(rows: Sequence[Row]) -> Guarantee:
     """Return the strongest class that what was seen supports: what was not seen is not shown."""
     ran = [row for row in rows if row.ran is not Ran.SKIPPED]
@@ -121,7 +128,12 @@ def shown_by(rows: Sequence[Row]) -> Guarantee:
         return Guarantee.NONE
     if any(not row.holds for row in ran if row.promise is Promise.REMEMBERS):
         return Guarantee.N
-    return Guarantee.I if {row.name for row in ran} >= MUST_BE_SEEN else Guarantee.N
+    return Guarantee.N if _not_played(ran) else Guarantee.I
+
+
+def _not_played(rows: Sequence[Row]) -> list[str]:
+    """Return which scenarios are missing for anybody to say that a target remembers."""
+    return sorted(MUST_BE_SEEN - {row.name for row in rows if row.ran is Ran.YES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +193,9 @@ class KitReport:
 
     def table(self) -> str:
         """Return everything as text for people, one scenario a line."""
-        cells = [(self.judged(row), row.times, row.state, row.title, row.words) for row in self.rows]
+        cells = [(row.title, row.times, row.state, self.judged(row), row.words) for row in self.rows]
         wide = [max(len(cell[at]) for cell in cells) for at in range(4)]
-        lines = ["  ".join(f"{cell[at]:<{wide[at]}}" for at in range(4)) + f"  {cell[4]}" for cell in cells]
+        lines = ["  ".join([*(f"{cell[at]:<{wide[at]}}" for at in range(4)), cell[4]]) for cell in cells]
         return "\n".join(line.rstrip() for line in (*lines, self.verdict, *self.findings))
 
     def as_json(self) -> dict[str, Any]:
@@ -223,15 +235,18 @@ def _findings(report: KitReport) -> list[str]:
         if row.ran is Ran.YES and row.by_the_tool > 1 and claimed in PROMISED[row.promise]:
             said.append(f"it happened {row.by_the_tool} times: {row.title}")
     said += [f"not carried out: {row.title}: {row.words}" for row in rows if row.ran is Ran.BROKEN]
+    if shown is Guarantee.N and claimed is Guarantee.I and (missing := _not_played(rows)):
+        said.append(f"nobody can say that it remembers: not played: {', '.join(missing)}")
     if shown.rank > claimed.rank:
         said.append(f"more is shown than is claimed: {shown.words}")
     unsafe = [
-        row
-        for row in rows
-        if row.ran is Ran.YES and row.by_the_tool > 1 and claimed not in PROMISED[row.promise]
+        row for row in rows if row.ran is Ran.YES and row.by_the_tool > 1 and claimed not in PROMISED[row.promise]
     ]
     if unsafe:
         said.append(f"it can happen twice, as its class says: {_titles(unsafe)}")
+    unseen = [row for row in rows if row.ran is Ran.SKIPPED and row.promise is Promise.REMEMBERS]
+    if shown is Guarantee.I and unseen:
+        said.append(f"not seen: {_titles(unseen)}")
     if open_rows := [row for row in rows if row.ran is Ran.YES and row.state == "unresolved"]:
         said.append(f"nobody could say what became of it, so it waits for a person: {_titles(open_rows)}")
     return said
