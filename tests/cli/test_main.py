@@ -103,7 +103,7 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 
     assert listed() == {
         "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
-        "lab", "bench", "version", "runs", "breaker", "proxy",
+        "lab", "kit", "bench", "version", "runs", "breaker", "proxy",
     }  # fmt: skip
     assert listed("runs") == {
         "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel",

@@ -72,14 +72,23 @@ def play_scene(order: SceneOrder, folder: Path) -> dict[str, Any]:
             told |= {"claimed": str(desk.newest().target_class), "points": list(desk.case.points)}
             scenario.play(desk)
             row, reached = _row(row, desk), desk.reached
-        check_ledger(folder / LEDGER_FILE)
     except NotForThisTool as why:
         row = replace(row, ran=Ran.SKIPPED, words=str(why))
-    except (CaseBroken, LedgerError, LedgerBroken, LifeTimeout) as why:
+    except (CaseBroken, LedgerError, LifeTimeout) as why:
         row = replace(row, ran=Ran.BROKEN, words="; ".join([*happened, str(why)]))
     except Exception as error:
         row = replace(row, ran=Ran.BROKEN, words=f"the case raised {type(error).__name__}: {error}")
-    return {**told, "reached": dict(reached), "row": asdict(row)}
+    return {**told, "reached": dict(reached), "row": asdict(_checked(row, folder / LEDGER_FILE))}
+
+
+def _checked(row: Row, ledger: Path) -> Row:
+    """Return the row, or that its ledger contradicts itself, however the scenario ended."""
+    try:
+        if ledger.exists():
+            check_ledger(ledger)
+    except (LedgerBroken, LedgerError) as why:
+        return replace(row, ran=Ran.BROKEN, words=f"the ledger contradicts itself: {why}")
+    return row
 
 
 def _row(row: Row, desk: Desk) -> Row:

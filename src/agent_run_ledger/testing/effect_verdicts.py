@@ -196,7 +196,7 @@ class KitReport:
         cells = [(row.title, row.times, row.state, self.judged(row), row.words) for row in self.rows]
         wide = [max(len(cell[at]) for cell in cells) for at in range(4)]
         lines = ["  ".join([*(f"{cell[at]:<{wide[at]}}" for at in range(4)), cell[4]]) for cell in cells]
-        return "\n".join(line.rstrip() for line in (*lines, self.verdict, *self.findings))
+        return "\n".join(line.rstrip() for line in (*lines, *self.findings, self.verdict))
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
