@@ -26,9 +26,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the kit was asked; `report` is what it gives."""
     seen: dict[str, Any] = {"report": GOOD}
 
-    def run_kit(case: str, *, quick: bool, only: tuple[str, ...], tell: Any) -> KitReport:
+    def run_kit(case: str, *, quick: bool, only: tuple[str, ...], folder: Path | None, tell: Any) -> KitReport:
         tell(1, 1)
-        seen.update(case=case, quick=quick, only=tuple(only))
+        seen.update(case=case, quick=quick, only=tuple(only), folder=folder)
         report: KitReport = seen["report"]
         return report
 
@@ -39,8 +39,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_it_hands_on_what_was_asked(arl: Arl, asked: dict[str, Any]) -> None:
     assert arl("kit", "my_kit:case", "--quick", "--only", "twice", "--only", "refused").code == 0
     assert (asked["case"], asked["quick"], asked["only"]) == ("my_kit:case", True, ("twice", "refused"))
-    assert arl("kit", "my_kit:case").code == 0
-    assert (asked["quick"], asked["only"]) == (False, ())
+    assert arl("kit", "my_kit:case", "--output", "kept").code == 0
+    assert (asked["quick"], asked["only"], asked["folder"]) == (False, (), Path("kept"))
 
 
 @pytest.mark.parametrize("columns", ["80", "140"])
@@ -105,4 +105,6 @@ def test_a_case_that_does_not_work_ends_with_two(arl: Arl) -> None:
     assert (told.code, told.out) == (2, "")
     assert "there is no module" in told.err
     assert arl("kit", "x:y", "--only", "never").code == 2
+    Path("there").mkdir()
+    assert arl("kit", "x:y", "--output", "there", "--json").error["code"] == "output_exists"
     assert arl("kit").code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
@@ -103,6 +104,29 @@ def test_the_last_request_can_come_again_at_another_address(server: Server, path
         path.lead_to(other.url)
         path.repeat()
         assert (other.requests, len(server.requests)) == ([HANDED_ON], 1)
+
+
+def test_rest_waits_for_what_nobody_has_taken_yet(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    listen = CutPath._listen
+    monkeypatch.setattr(CutPath, "_listen", lambda self: None)
+    path = CutPath(server.url)
+    with socket.create_connection(("127.0.0.1", port_of(path)), 20.0) as dead:
+        dead.sendall(REQUEST)
+    seen: list[int] = []
+
+    def rest() -> None:
+        begun.set()
+        path.rest()
+        seen.append(len(server.requests))
+
+    begun = threading.Event()
+    resting = threading.Thread(target=rest)
+    resting.start()
+    begun.wait()
+    listen(path)
+    resting.join()
+    path.close()
+    assert seen == [1]
 
 
 @pytest.mark.parametrize("size", [0, 20, len(REQUEST) - 1])

@@ -72,6 +72,7 @@ def test_what_was_not_played_is_not_shown(missing: str) -> None:
     assert f"nobody can say that it remembers: not played: {missing}" in seen.findings
     skipped = report(*(replace(one, ran=Ran.SKIPPED) if one.name == missing else one for one in GOOD))
     assert (skipped.shown, skipped.ok) == (N, False)
+    assert f"nobody can say that it remembers: not played: {missing}" in skipped.findings
     assert shown_by(()) is NONE
 
 

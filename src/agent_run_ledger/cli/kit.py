@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -16,6 +17,9 @@ Quick = Annotated[bool, typer.Option("--quick", help="The short form, under a mi
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="SCENARIO", help="This one alone, by its name; may come again.")
 ]
+Output = Annotated[
+    Path | None, typer.Option("--output", metavar="DIR", help="A new folder, in which everything is kept.")
+]
 
 WIDE: Final = 120
 """From so many columns on there is room for what was seen."""
@@ -23,7 +27,7 @@ WIDE: Final = 120
 _STYLES: Final = {"holds": "green", "open": "yellow", "UNSAFE, expected": "bold yellow", "not run": "dim"}
 
 
-def kit(case: Case, quick: Quick = False, only: Only = None, as_json: Json = False) -> None:
+def kit(case: Case, quick: Quick = False, only: Only = None, output: Output = None, as_json: Json = False) -> None:
     """Kill a tool's workers, lose its replies, repeat its requests, and count what happened at its target.
 
     Only at a target that may be acted on: each scenario does one effect, some of them two. Exit codes: 0 as much is
@@ -33,7 +37,7 @@ def kit(case: Case, quick: Quick = False, only: Only = None, as_json: Json = Fal
     from agent_run_ledger.testing.effect_kit import run_kit
 
     with progress("scenarios", quiet=as_json) as show_progress:
-        report = run_kit(case, quick=quick, only=only or (), tell=show_progress)
+        report = run_kit(case, quick=quick, only=only or (), folder=output, tell=show_progress)
     if as_json:
         print_json(report.as_json())
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,8 @@ class EffectCase:
     target: Callable[[Place], Target]
     request: Callable[[int], Request | Call]
     count: Callable[[Place, int], int]
-    probe: Callable[[Place, int], Found] | None = field(default=None)
-    start: Start | None = field(default=None)
+    probe: Callable[[Place, int], Found] | None = None
+    start: Start | None = None
     points: tuple[str, ...] = ()
     settle_s: float = 0.0
 

@@ -64,18 +64,19 @@ def run_kit(
     """Play every scenario with a tool, each in a folder and with processes of its own, and return what was seen.
 
     `case`: an EffectCase at the top of a module, or "module:CASE" or "file.py:CASE". `quick`: the short form. `only`:
-    names of scenarios, beside the plain one, which is always played first. `folder`: where to keep everything; a
-    temporary one by default, which is removed. `tell` is told (scenarios done, scenarios). No scenario of an earlier
+    names of scenarios, beside the plain one, which is always played first. `folder`: a new one, to keep everything in;
+    a temporary one by default, which is removed. `tell` is told (scenarios done, scenarios). No scenario of an earlier
     kit has the same number.
 
-    Misuse: bad_case, for a case that does not work even where nothing goes wrong; bad_scenario, for an unknown name;
-    class_not_judged, for a target that says it checks permits or fences: the kit cannot ask a receiver.
+    Misuse: output_exists, for a folder that is there; bad_case, for a case that does not work even where nothing goes
+    wrong; bad_scenario, for an unknown name; class_not_judged, for a target that says it checks permits or fences: the
+    kit cannot ask a receiver.
     """
     reference = reference_of(case)
-    wanted = tuple(only)
+    wanted = tuple(dict.fromkeys(only))
     for name in wanted:
         _known(name)
-    where = Path(tempfile.mkdtemp(prefix="arl-kit-")) if folder is None else Path(folder)
+    where = Path(tempfile.mkdtemp(prefix="arl-kit-")) if folder is None else _new(Path(folder))
     try:
         kit = _Kit(reference, where, tell or (lambda done, total: None))
         report = kit.run(quick=quick, only=wanted)
@@ -144,6 +145,15 @@ class _Kit:
 
 def _told(life: Life | None) -> dict[str, Any]:
     return {} if life is None else cast("dict[str, Any]", life.result or {})
+
+
+def _new(folder: Path) -> Path:
+    """Make a folder that nobody else may look into."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        raise Misuse(f"{folder} exists", code="output_exists", hint="name a folder that is not there yet") from None
+    return folder
 
 
 def _known(name: str) -> None:

@@ -61,6 +61,7 @@ class CutPath:
         self._released = threading.Event()
         self._state = threading.Condition()
         self._busy = 0
+        self._taken = set[int]()
         self._listen()
 
     def lead_to(self, url: str) -> None:
@@ -93,15 +94,25 @@ class CutPath:
         self._listen()
 
     def rest(self) -> None:
-        """Return when nothing is under way any more. Unavailable("target_hangs") where that does not come."""
-        with self._state:
-            if not self._state.wait_for(lambda: self._busy == 0, LIMIT_S):
-                raise Unavailable(f"the target took longer than {LIMIT_S:g} s", code="target_hangs")
+        """Return when nothing is under way any more. Unavailable("target_hangs") where that does not come.
+
+        What a dead tool sent may still wait to be taken: connections are taken in their order, so one of ours comes
+        after all of those.
+        """
+        with socket.create_connection(("127.0.0.1", self._port), LIMIT_S) as mine:
+            port: int = mine.getsockname()[1]
+            self._wait_for(lambda: port in self._taken)
+        self._wait_for(lambda: self._busy == 0)
 
     def close(self) -> None:
         """Stop listening, and let what is held go nowhere."""
         self._last = b""
         _hang_up(self._listening)
+
+    def _wait_for(self, holds: Callable[[], bool]) -> None:
+        with self._state:
+            if not self._state.wait_for(holds, LIMIT_S):
+                raise Unavailable(f"the target took longer than {LIMIT_S:g} s", code="target_hangs")
 
     def _listen(self) -> None:
         self._accepting = threading.Thread(target=self._accept, args=(self._listening,), daemon=True)
@@ -110,14 +121,16 @@ class CutPath:
     def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
-                connection, _ = listening.accept()
+                connection, (_, port) = listening.accept()
             except OSError:
                 return
             with self._state:
                 self._busy += 1
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                self._taken.add(port)
+                self._state.notify_all()
+            threading.Thread(target=self._serve, args=(connection, port), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, port: int) -> None:
         try:
             with connection, suppress(OSError):
                 connection.settimeout(LIMIT_S)
@@ -131,6 +144,7 @@ class CutPath:
         finally:
             with self._state:
                 self._busy -= 1
+                self._taken.discard(port)
                 self._state.notify_all()
 
     def _pass(self, connection: socket.socket, request: bytes, fault: OnTheWay) -> None:

@@ -22,7 +22,7 @@ from agent_run_ledger.testing.ledger_check import LedgerBroken, check_ledger
 from agent_run_ledger.testing.points import KillPoint
 
 SCENE_VARIABLE: Final = "ARL_KIT_SCENE"
-SHORT_S: Final = 0.5
+SHORT_S: Final = 1.5
 """The patience of a way of ours where the answer is late, in seconds."""
 
 JUMP_MS: Final = 30 * 60_000
