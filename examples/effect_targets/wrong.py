@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import services
 
-from agent_run_ledger.targets import Opaque
-from agent_run_ledger.testing.effect_kit import Call, EffectCase, Found, Place
+from agent_run_ledger.effects import Sending, TargetClass
+from agent_run_ledger.targets import HttpTarget, Opaque
+from agent_run_ledger.testing.effect_kit import Call, EffectCase, Found, Place, Report, Request
 
 
 def refund_call(number: int) -> Call:
@@ -36,6 +39,36 @@ def _post(url: str, number: int) -> int:
     with closing(HTTPConnection(urlsplit(url).netloc, timeout=2)) as connection:
         connection.request("POST", "/refunds", json.dumps({"n": number}))
         return connection.getresponse().status
+
+
+@dataclass(frozen=True, slots=True)
+class FreshKeys:
+    """A way that draws a new key for each dispatch, instead of the one that follows from the action."""
+
+    way: HttpTarget
+
+    @property
+    def audience(self) -> str:
+        """Who gets it."""
+        return self.way.audience
+
+    @property
+    def target_class(self) -> TargetClass:
+        """What it claims."""
+        return self.way.target_class
+
+    def check(self, request: Request | Call) -> None:
+        """Refuse what the way refuses."""
+        self.way.check(request)
+
+    def send(self, sending: Sending) -> Report:
+        """Send it under a key that nobody knows again."""
+        return self.way.send(replace(sending, idempotency_key=uuid4().hex))
+
+
+def fresh_keys_way(place: Place) -> FreshKeys:
+    """Send it with a key, but a new one."""
+    return FreshKeys(services.way_with_key(place))
 
 
 def lying_probe(place: Place, number: int) -> Found:
@@ -74,6 +107,15 @@ INVENTED = EffectCase(
     probe=trusting_probe,
 )
 """A good tool with a probe that says EXECUTED whatever happened."""
+
+FRESH_KEYS = EffectCase(
+    start=services.serving("file"),
+    target=fresh_keys_way,
+    request=services.refund,
+    count=services.count,
+    probe=services.probe,
+)
+"""A good service, and a client that draws a key each time."""
 
 RETRIES = EffectCase(
     start=services.serving("none"),

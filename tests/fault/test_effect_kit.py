@@ -32,7 +32,7 @@ from agent_run_ledger.testing.effect_kit import (
     run_kit,
 )
 from agent_run_ledger.testing.effect_life import EXECUTOR
-from agent_run_ledger.testing.effect_scenarios import _checked, _refused
+from agent_run_ledger.testing.effect_scenarios import SCENE_VARIABLE, _checked, _refused, _row
 from agent_run_ledger.testing.harness import LEDGER_FILE
 from tests.fault import effect_kit_cases as cases
 
@@ -65,6 +65,19 @@ def test_what_cannot_be_judged_is_refused_with_the_reason(name: str, code: str, 
         run_kit(f"{CASES}:{name}", only=["plain"])
     assert told(found).startswith(f"{code}: ")
     assert words in told(found)
+
+
+def test_a_module_that_runs_the_kit_when_it_is_imported_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SCENE_VARIABLE, "{}")
+    with pytest.raises(Misuse) as found:
+        run_kit(f"{CASES}:GOOD", only=["plain"])
+    assert found.value.code == "kit_in_kit"
+
+
+def test_two_workers_meet_before_they_dispatch(tmp_path: Path) -> None:
+    report = run_kit(f"{CASES}:GOOD", only=["two_workers"], folder=tmp_path / "kept")
+    assert report.of("two_workers").times == "once"
+    assert len(list((tmp_path / "kept" / "two_workers" / "meeting").iterdir())) == 2
 
 
 def test_a_scenario_that_is_none_is_refused_before_anything_is_done() -> None:
@@ -181,6 +194,14 @@ def test_people_look_again_after_the_drain(tmp_path: Path) -> None:
         desk.doubt()
         assert desk.resolve(desk.look()) is ActionState.SUCCEEDED
         assert [look.found for look in desk.looks] == [Found.NOTHING, Found.EXECUTED]
+
+
+def test_a_probe_is_as_good_as_its_worst_answer(desk: Desk) -> None:
+    assert _row(ROW, desk).probe is Probe.NOT_ASKED
+    true, denies = Looked(found=Found.NOTHING, effects=0), Looked(found=Found.NOTHING, effects=1)
+    desk.looks = [true, denies, Looked(found=Found.NOTHING, effects=2), Looked(found=Found.UNKNOWN, effects=3)]
+    row = _row(ROW, desk)
+    assert (row.probe, row.seen, row.effects) == (Probe.DENIES, 1, 0)
 
 
 def test_a_fault_that_met_nothing_shows_nothing(desk: Desk) -> None:

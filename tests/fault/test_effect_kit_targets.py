@@ -81,6 +81,12 @@ def test_a_memory_that_a_restart_empties_is_caught() -> None:
     assert (report.claimed, report.shown, report.ok) == (Guarantee.I, Guarantee.N, False)
 
 
+def test_a_key_that_is_drawn_anew_is_caught() -> None:
+    report = run_kit(f"{WRONG}:FRESH_KEYS", only=["twice", "old_copy"])
+    assert happened(report) == expected(report, twice={"old_copy"}, skipped=set())
+    assert (report.claimed, report.shown, report.ok) == (Guarantee.I, Guarantee.N, False)
+
+
 def test_a_probe_that_denies_is_caught_and_the_tool_is_not_blamed() -> None:
     report = run_kit(f"{WRONG}:DENIED", only=["reply_lost", "refused", "twice", "old_copy"])
     assert happened(report) == expected(report, twice={"reply_lost"}, skipped=set())

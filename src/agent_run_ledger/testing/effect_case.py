@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.effects.evidence import Found
@@ -78,9 +79,9 @@ def reference_of(case: EffectCase | str) -> str:
     if isinstance(case, str):
         return absolute(case)
     for module in list(sys.modules.values()):
-        file, names = getattr(module, "__file__", None), dict[str, Any](getattr(module, "__dict__", {}))
-        name = next((name for name, value in names.items() if value is case), None)
-        if name is not None and file is not None and file.endswith(".py"):
+        names: dict[str, Any] = dict(vars(module)) if isinstance(cast(object, module), ModuleType) else {}
+        file, name = names.get("__file__"), next((name for name, value in names.items() if value is case), None)
+        if name is not None and isinstance(file, str) and file.endswith(".py"):
             return f"{Path(file).resolve()}:{name}"
     raise Misuse(
         "this EffectCase is not at the top of a module",

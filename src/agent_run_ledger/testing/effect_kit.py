@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -12,9 +13,10 @@ from typing import Any, Final, cast
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.effects.evidence import Found
+from agent_run_ledger.kernel.effects.report import Report
 from agent_run_ledger.kernel.effects.request import Call, Request
 from agent_run_ledger.testing.effect_case import EffectCase, Place, Start, reference_of
-from agent_run_ledger.testing.effect_scenarios import SCENARIOS, SceneOrder, kills, scenario_of
+from agent_run_ledger.testing.effect_scenarios import SCENARIOS, SCENE_VARIABLE, SceneOrder, kills, scenario_of
 from agent_run_ledger.testing.effect_verdicts import (
     Guarantee,
     GuaranteeBroken,
@@ -39,6 +41,7 @@ __all__ = [
     "Probe",
     "Promise",
     "Ran",
+    "Report",
     "Request",
     "Row",
     "Start",
@@ -68,10 +71,16 @@ def run_kit(
     a temporary one by default, which is removed. `tell` is told (scenarios done, scenarios). No scenario of an earlier
     kit has the same number.
 
-    Misuse: output_exists, for a folder that is there; bad_case, for a case that does not work even where nothing goes
-    wrong; bad_scenario, for an unknown name; class_not_judged, for a target that says it checks permits or fences: the
-    kit cannot ask a receiver.
+    Misuse: kit_in_kit, where the module of the case runs the kit when it is imported; output_exists, for a folder that
+    is there; bad_case, for a case that does not work even where nothing goes wrong; bad_scenario, for an unknown name;
+    class_not_judged, for a target that says it checks permits or fences: the kit cannot ask a receiver.
     """
+    if SCENE_VARIABLE in os.environ:
+        raise Misuse(
+            "a process of the kit runs the kit",
+            code="kit_in_kit",
+            hint='every process imports the case\'s module: run the kit there under `if __name__ == "__main__":`',
+        )
     reference = reference_of(case)
     wanted = tuple(dict.fromkeys(only))
     for name in wanted:

@@ -23,6 +23,8 @@ from agent_run_ledger.testing.harness import LEDGER_FILE
 
 ORDER_VARIABLE: Final = "ARL_KIT_ORDER"
 TARGET_FOLDER: Final = "target"
+MEETING_FOLDER: Final = "meeting"
+MEETING_S: Final = 20.0
 EXECUTOR: Final = Actor("kit-executor", frozenset({Role.EXECUTOR}))
 
 
@@ -30,7 +32,8 @@ EXECUTOR: Final = Actor("kit-executor", frozenset({Role.EXECUTOR}))
 class LifeOrder:
     """What one worker is to do: dispatch the newest action of a key, under a name of its own, with this fault.
 
-    `jump_ms`, `jump_at`: by how much its clock is set, and at which point. `timeout_s`: its patience.
+    `jump_ms`, `jump_at`: by how much its clock is set, and at which point. `timeout_s`: its patience. `meet`: how many
+    workers wait for each other when they have opened the ledger.
     """
 
     case: str
@@ -41,6 +44,7 @@ class LifeOrder:
     jump_ms: int = 0
     jump_at: str = ""
     timeout_s: float | None = None
+    meet: int = 0
 
     def env(self) -> dict[str, str]:
         """Return it as a child process is told."""
@@ -63,12 +67,23 @@ def dispatch(workdir: Path) -> dict[str, Any]:
     said: dict[str, Any]
     with EffectLedger(workdir / LEDGER_FILE, time=clock) as ledger:
         action = ledger.inspect(order.key)[-1]
+        _meet(workdir / MEETING_FOLDER, order)
         try:
             done = ledger.dispatcher(target, EXECUTOR, worker=order.worker).dispatch(action.action_id)
             said = {"state": str(done.view.state), "report": report_words(done.report)}
         except LedgerError as error:
             said = {"code": error.code, "error": f"{type(error).__name__}: {error}"}
     return {**said, "struck": target.struck, "jumped": clock.jumped}
+
+
+def _meet(place: Path, order: LifeOrder) -> None:
+    """Wait until as many workers are here as are to meet, or MEETING_S seconds."""
+    if order.meet:
+        place.mkdir(exist_ok=True)
+        (place / order.worker).touch()
+        until = time.monotonic() + MEETING_S
+        while len(list(place.iterdir())) < order.meet and time.monotonic() < until:
+            time.sleep(0.002)
 
 
 def _not_alone() -> None:

@@ -94,13 +94,13 @@ def _checked(row: Row, ledger: Path) -> Row:
 def _row(row: Row, desk: Desk) -> Row:
     """Return what is seen at the end. The probe is as good as its worst answer."""
     desk.rest()
-    worth = max((look.worth for look in desk.looks), key=tuple(Probe).index, default=Probe.NOT_ASKED)
+    worst = max(desk.looks, key=lambda look: tuple(Probe).index(look.worth), default=None)
     return replace(
         row,
         effects=desk.count(),
-        seen=desk.looks[0].effects if desk.looks else None,
+        seen=None if worst is None else worst.effects,
         state=str(desk.newest().state),
-        probe=worth,
+        probe=Probe.NOT_ASKED if worst is None else worst.worth,
         words=", ".join(desk.happened),
     )
 
@@ -125,7 +125,7 @@ def _killed(at: KillPoint, desk: Desk) -> None:
 
 
 def _two_workers(desk: Desk) -> None:
-    running = [desk.start_worker(), desk.start_worker()]
+    running = [desk.start_worker(meet=2), desk.start_worker(meet=2)]
     for one in running:
         desk.ended(one)
     desk.go_on()
