@@ -77,8 +77,8 @@ class Ran(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One scenario. `effects`: how many are at the target in the end, `seen`: how many there were when the probe
-    gave its worst answer, None where it was not asked. `state`: on record in the end. `words`: what happened, or why it did not."""
+    """One scenario. `effects`: how many are at the target in the end, `seen`: how many there were when the probe gave
+    its worst answer, None where it was not asked. `state`: on record in the end. `words`: what happened, or why not."""
 
     name: str
     title: str
