@@ -85,7 +85,11 @@ def test_it_ends_with_one_where_less_is_shown_or_something_is_wrong(
     assert (told.code, told.json["ok"], told.err) == (code, code == 0, "")
 
 
-def test_text_of_others_is_cleaned(arl: Arl, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("columns", ["80", "140"])
+def test_text_of_others_is_cleaned(
+    monkeypatch: pytest.MonkeyPatch, arl: Arl, asked: dict[str, Any], columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     hostile = replace(LIES, words="answered \x1b[2J\nholds")
     asked["report"] = replace(GOOD, rows=(ROW, hostile))
     out = arl("kit", "my_kit:case").out
