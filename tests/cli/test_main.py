@@ -103,7 +103,7 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 
     assert listed() == {
         "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
-        "lab", "bench", "version", "runs", "breaker", "proxy", "effects", "actions",
+        "lab", "kit", "bench", "version", "runs", "breaker", "proxy", "effects", "actions",
         "approvals", "trust", "principals", "keys",
     }  # fmt: skip
     assert listed("runs") == {

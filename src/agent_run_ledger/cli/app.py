@@ -29,6 +29,7 @@ from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
 from agent_run_ledger.cli.keys import new as new_key
 from agent_run_ledger.cli.keys import show as show_key
+from agent_run_ledger.cli.kit import kit
 from agent_run_ledger.cli.lab import lab
 from agent_run_ledger.cli.metrics import metrics
 from agent_run_ledger.cli.principals import list_command as list_principals
@@ -81,6 +82,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("doctor", doctor, "Examine this machine, the store and its disk."),
     ("metrics", metrics, "Print the store's numbers for Prometheus."),
     ("lab", lab, "See one approval raced for, crashed on and restored."),
+    ("kit", kit, "Crash a tool with effects, and say what it is good for."),
     ("bench", bench, "Measure what a step costs."),
     ("version", version, "Print the versions at work."),
 )
