@@ -101,17 +101,24 @@ def test_who_is_asked_and_does_not_say_yes_approves_nothing(desk: Path) -> None:
         assert state(desk, view) == expected
 
 
+def test_with_json_nobody_is_asked_on_a_terminal(desk: Path) -> None:
+    view = propose(desk)
+    out = answered(["approvals", "grant", "refund:17", "--json", "--db", str(desk)], b"y\n")
+    assert "with --json nobody sees what is approved" in out
+    assert "[y/N]" not in out
+    assert state(desk, view) == "proposed"
+
+
 def answered(arguments: list[str], answer: bytes) -> str:
     """Run a command on a terminal of its own, and answer its question."""
     master, slave = pty.openpty()
     process = subprocess.Popen([*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, close_fds=True)
     os.close(slave)
     said = b""
-    while b"[y/N]" not in said:
-        chunk = os.read(master, 1 << 16)
-        said += chunk
-    os.write(master, answer)
     try:
+        while b"[y/N]" not in said:
+            said += os.read(master, 1 << 16)
+        os.write(master, answer)
         while chunk := os.read(master, 1 << 16):
             said += chunk
     except OSError:  # the other end is closed

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import EffectLedger, open_effects
+from agent_run_ledger.cli import key_files
 from agent_run_ledger.ledger.authority import find_authority, trust_path_of
 from agent_run_ledger.ledger.local_trust import TRUST_NAME, local_folder
 from agent_run_ledger.store import open_sqlite
@@ -294,3 +295,18 @@ def test_the_rules_of_an_automatic_approver_are_read_from_their_file(arl: Arl, d
         policies = arl("trust", "show", path, "--db", desk, "--json").json["policies"]
         digests.add(next(one["policy_sha256"] for one in policies if one["name"] == "small"))
     assert len(digests) == 2
+
+
+def test_a_passphrase_is_asked_for_twice(arl: Arl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(key_files, "_asked_here", lambda: True)
+    monkeypatch.setattr(key_files.getpass, "getpass", lambda prompt: said.pop(0))
+    said[:] = ["open sesame", "open sesome"]
+    assert arl("keys", "new", tmp_path / "ann.pem", "--json").error["code"] == "other_passphrase"
+    assert not (tmp_path / "ann.pem").exists()
+    said[:] = ["open sesame", "open sesame"]
+    assert arl("keys", "new", tmp_path / "ann.pem", "--json").json["encrypted"] is True
+    said[:] = ["open sesame"]
+    assert arl("keys", "show", tmp_path / "ann.pem").code == 0
+    said[:] = ["another"]
+    assert arl("keys", "show", tmp_path / "ann.pem", "--json").error["code"] == "wrong_passphrase"

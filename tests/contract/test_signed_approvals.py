@@ -218,3 +218,29 @@ def test_the_status_says_that_keys_beside_the_database_protect_little() -> None:
         assert LOCAL not in kit.ledger.status().not_protected
         (folder / "approver.pem").touch()
         assert LOCAL in kit.ledger.status().not_protected
+
+
+def test_no_permit_is_handed_out_under_a_policy_that_is_gone() -> None:
+    with approvals() as kit:
+        view = kit.asked()
+        view = kit.move(E.PREPARE, kit.move(E.CLAIM, kit.grant(view, kit.signed(view))))
+        one, two = kit.trust.policies
+        policies = (replace(one, people_needed=0), two)
+        kit.follow(replace(kit.trust, serial=2, policies=policies), key("dan"), key("ola"))
+        assert kit.code(lambda: kit.do(E.HAND_OUT, view)) == "unknown_policy"
+        assert kit.move(E.DOUBT, view).state is A.UNRESOLVED
+
+
+def test_two_signatures_are_no_approval_of_anybody() -> None:
+    with approvals() as kit:
+        view = kit.two_asked()
+        statement = kit.ledger.statement(view.action_id, approver="nobody", nonce=NONCE)
+        assert kit.refusal(sealed(statement, "bob", "dan")) == "one_signature"
+
+
+@pytest.mark.parametrize("flaw", [{"signature": b"short"}, {"key_id": "ab"}, {"key_id": "a" * 64}])
+def test_who_approves_by_word_names_a_whole_signature_or_none(flaw: dict[str, Any]) -> None:
+    with effects() as kit:
+        view = kit.propose()
+        approval = replace(kit.approval(view), **flaw)
+        assert kit.refused(lambda: kit.ledger.approve(BOB, view.action_id, approval)).code == "bad_argument"
