@@ -132,3 +132,15 @@ def test_the_keys_are_drawn_and_not_those_of_another_store(arl: Arl, tmp_path: P
     keys = {read_key(folder(tmp_path / name) / "approver.pem").key_id for name in ("one.db", "two.db")}
     assert len(keys) == 2
     assert key("ann").key_id not in keys
+
+
+def test_a_store_behind_a_link_has_its_keys_beside_the_file(arl: Arl, db: Path, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    arl("init", "--db", db)
+    link.symlink_to(db)
+    assert arl("init", "--local", "--name", "ann", "--db", link).code == 0
+    assert folder(db).is_dir()
+    for path in (db, link):
+        with open_effects(path) as ledger:
+            assert LOCAL in ledger.status().not_protected

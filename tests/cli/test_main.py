@@ -103,8 +103,12 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 
     assert listed() == {
         "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
-        "lab", "bench", "version", "runs", "breaker", "proxy",
+        "lab", "bench", "version", "runs", "approvals", "trust", "principals", "keys", "breaker", "proxy",
     }  # fmt: skip
+    assert listed("approvals") == {"list", "show", "grant", "reject", "revoke"}
+    assert listed("trust") == {"new", "show", "sign", "cosign", "follow"}
+    assert listed("principals") == {"list", "show"}
+    assert listed("keys") == {"new", "show"}
     assert listed("runs") == {
         "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel",
     }  # fmt: skip

@@ -310,3 +310,35 @@ def test_a_passphrase_is_asked_for_twice(arl: Arl, tmp_path: Path, monkeypatch: 
     assert arl("keys", "show", tmp_path / "ann.pem").code == 0
     said[:] = ["another"]
     assert arl("keys", "show", tmp_path / "ann.pem", "--json").error["code"] == "wrong_passphrase"
+
+
+def test_what_cannot_be_put_in_its_place_is_not_put_in_use(arl: Arl, desk: Path) -> None:
+    path = made(arl, desk, "bob", "dan")
+    place = desk.parent / "missing" / "etc" / "trust.json"
+    refused = arl("trust", "follow", path, "--yes", "--trust", place, "--db", desk, "--json")
+    assert (refused.code, refused.error["code"]) == (1, "unwritable")
+    assert on_record(desk) is None
+    arl("trust", "follow", made(arl, desk, "bob", serial=2), "--yes", "--db", desk)
+    assert not list(desk.parent.rglob("*.tmp"))
+
+
+def finding(arl: Arl, desk: Path) -> tuple[str, str]:
+    """The level and the words of what the doctor says of the trust file."""
+    said = arl("doctor", "--db", desk, "--json").json["findings"]
+    return next((one["level"], one["finding"]) for one in said if one["subject"] == "trust file")
+
+
+def test_the_doctor_says_how_the_trust_file_stands(arl: Arl, desk: Path) -> None:
+    first, second = made(arl, desk, "bob", "dan"), made(arl, desk, "bob", "dan", serial=2)
+    installed = local_folder(desk) / TRUST_NAME
+    assert finding(arl, desk)[0] == "note"
+    arl("trust", "follow", first, "--yes", "--db", desk)
+    assert finding(arl, desk) == ("ok", f"serial 1, {installed}")
+    (installed.parent / "bob.pem").touch()
+    assert finding(arl, desk)[0] == "warn"
+    installed.write_bytes(second.read_bytes())
+    assert finding(arl, desk)[0] == "bad"
+    installed.write_bytes(b"{}")
+    assert finding(arl, desk)[0] == "bad"
+    installed.unlink()
+    assert finding(arl, desk) == ("warn", "serial 1 is on record, and none is found")
