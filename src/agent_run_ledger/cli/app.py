@@ -53,8 +53,8 @@ _RUNS_HELP = "Look at runs, and decide about them."
 _BREAKER_HELP = "Try the loop breaker on recorded runs."
 _KEYS_HELP = "Make and show key files."
 _PRINCIPALS_HELP = "Look at who may decide."
-_TRUST_HELP = "Make, sign and use the trust file, which says whose signatures count."
-_APPROVALS_HELP = "Look at what waits for an approval, and decide about it."
+_TRUST_HELP = "Say whose signatures count."
+_APPROVALS_HELP = "Look at what waits for an approval, and decide."
 _PROXY_HELP = "Stand between a client and its server, and record what passes."
 
 COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
