@@ -222,6 +222,12 @@ BAD: dict[str, tuple[str, str]] = {
     "no TOML": ("= 1", "bad_description"),
     "two officers of whom one is there": ("", "few_officers"),
     "a window that is none": ("", "bad_description"),
+    "a date in the place of a number": ("colour = 2020-01-01", "bad_description"),
+    "a number that is none": ("colour = nan", "bad_trust"),
+    "rules that are not there": (
+        'principals = [{name = "bot", roles = ["approver"], kind = "automatic", rules = "missing"}]',
+        "bad_description",
+    ),
     "the ledger of nobody": ('ledger_id = "12"', "bad_ledger_id"),
 }
 
@@ -231,6 +237,8 @@ def test_a_description_that_is_wrong_makes_nothing(arl: Arl, desk: Path, flaw: s
     more, code = BAD[flaw]
     officers, window = (9 if code == "few_officers" else 2), ("for ever" if "window" in flaw else "24h")
     path = description(arl, desk, officers=officers, window=window, more=more)
+    if more.startswith("principals"):
+        path.write_text(more)
     refused = arl("trust", "new", path, "--output", desk.parent / "out.json", "--db", desk, "--json")
     assert (refused.code, refused.error["code"]) == (1, code)
     assert not (desk.parent / "out.json").exists()
