@@ -65,8 +65,8 @@ _ACTIONS_HELP = "Ask for actions."
 _BREAKER_HELP = "Try the loop breaker on recorded runs."
 _KEYS_HELP = "Make and show key files."
 _PRINCIPALS_HELP = "Look at who may decide."
-_TRUST_HELP = "Make, sign and use the file that says whose word counts."
-_APPROVALS_HELP = "Look at what waits for an approval, and decide about it."
+_TRUST_HELP = "Say whose signatures count."
+_APPROVALS_HELP = "Look at what waits for an approval, and decide."
 _PROXY_HELP = "Stand between a client and its server, and record what passes."
 
 COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
@@ -146,6 +146,7 @@ APPROVAL_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
 """Name, function and one line for the list of commands; the function's docstring is its help."""
 
 GROUPS = (
+    ("demo", _DEMO_HELP, DEMO_COMMANDS),
     ("runs", _RUNS_HELP, RUN_COMMANDS),
     ("effects", _EFFECTS_HELP, EFFECT_COMMANDS),
     ("actions", _ACTIONS_HELP, ACTION_COMMANDS),
@@ -167,14 +168,10 @@ def build_app() -> typer.Typer:
     app.callback(invoke_without_command=True, help=_HELP)(_root)
     groups = [(app, COMMANDS)]
     for name, summary, commands in GROUPS:
-        group = _group(summary)
+        group = _group(summary, DefaultGroup if name == "demo" else None)
         group.callback(invoke_without_command=True, help=summary)(_help_where_nothing_is_asked)
         app.add_typer(group, name=name)
         groups.append((group, commands))
-    demos = _group(_DEMO_HELP, cls=DefaultGroup)
-    demos.callback(invoke_without_command=True, help=_DEMO_HELP)(_help_where_nothing_is_asked)
-    app.add_typer(demos, name="demo")
-    groups.append((demos, DEMO_COMMANDS))
     for group, commands in groups:
         for name, function, line in commands:
             settings = _PASSED_ON if name == "bench" else {}

@@ -116,12 +116,12 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
 
 def display_of(view: ActionView, body: bytes) -> str | None:
     """Return the display of an action's bytes, None where they have none, or it is not the one that is signed."""
-    from agent_run_ledger.errors import Refused
     from agent_run_ledger.kernel.effects.display import display, display_sha256
+    from agent_run_ledger.kernel.effects.request import BadRequest
 
     try:
         return display(body) if display_sha256(body) == view.display_sha256 else None
-    except Refused:
+    except BadRequest:
         return None
 
 

@@ -115,6 +115,10 @@ class EffectTx(Protocol):
         """Return which trust file is in use, None before the first."""
         ...
 
+    def is_before_trust(self, action_id: bytes) -> bool:
+        """Return whether an action was made before the first trust file came into use; False where none did."""
+        ...
+
     def trust_change(self, op_id: bytes) -> StoredTrustChange | None:
         """Return the record of an operation by which a trust file came into use, None for any other."""
         ...

@@ -88,6 +88,10 @@ class SqliteEffects:
         """See ports.effects.EffectTx.trust."""
         return trust_on_record(self._tx.fetch(self._q["select_trust"], ()))
 
+    def is_before_trust(self, action_id: bytes) -> bool:
+        """See ports.effects.EffectTx.is_before_trust."""
+        return bool(self._tx.fetch(self._q["select_before_trust"], (action_id,)))
+
     def trust_change(self, op_id: bytes) -> StoredTrustChange | None:
         """See ports.effects.EffectTx.trust_change."""
         rows = self._tx.fetch(self._q["select_trust_change_of"], (op_id,))
