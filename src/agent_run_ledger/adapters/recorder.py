@@ -229,13 +229,18 @@ class Recorder:
             return self.ask(name, arguments, call_id=call_id)
         return await asyncio.to_thread(self.ask, name, arguments, call_id=call_id)
 
-    def waits_elsewhere(self, name: str, arguments: Mapping[str, Any], call_id: str, answer: Answer) -> None:
+    def waits_elsewhere(
+        self, name: str, arguments: Mapping[str, Any], call_id: str, answer: Answer | EffectPending
+    ) -> None:
         """Note that the framework itself waits for this call's approval: models may be asked meanwhile.
 
         Until the call is made, or a model is told what came of it (`told_of`), the run cannot be completed: Pending
         is raised where it is left.
         """
-        waits = self._waits_for(name, answer)
+        if isinstance(answer, EffectPending):
+            waits = CallWaits(answer.message, approval_id=answer.action_id, hint=answer.hint)
+        else:
+            waits = self._waits_for(name, answer)
         waits.elsewhere = True
         self._waits()[_which(name, arguments, call_id)] = waits
 

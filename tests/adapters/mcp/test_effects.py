@@ -267,9 +267,7 @@ def test_principals_are_those_of_the_policy_file_or_the_options(shop: Shop) -> N
 
 
 def test_a_tool_that_is_denied_is_asked_for_by_nobody(shop: Shop) -> None:
-    shop.policy = shop.place.policy(
-        '[tools.place_order]\ndeny = "closed"\n' + 'effect = { key = "order:{sku}", approval = "finance" }\n'
-    )
+    shop.policy = shop.place.policy(POLICY.replace("[tools.place_order]", '[tools.place_order]\ndeny = "closed"'))
     assert meta_of(shop.ask())["state"] == "denied"
     assert shop.people.members(KEY) == []
 
