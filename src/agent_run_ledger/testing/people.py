@@ -10,6 +10,7 @@ from typing import Final
 from agent_run_ledger.effects.signing import sign_approval
 from agent_run_ledger.effects.trusting import sign_trust
 from agent_run_ledger.effects.views import ActionView
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.effects import Role
 from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.kernel.effects.display import display
@@ -88,8 +89,10 @@ class People:
         return open_effects(self.db_path, trust_path=self.trust)
 
     def _last(self, effects: EffectLedger, action_key: str) -> tuple[ActionView, bytes]:
-        view = effects.inspect(action_key)[-1]
-        return view, effects.request(view.action_id)
+        members = effects.inspect(action_key)
+        if not members:
+            raise Refused(f"there is no action of the key {action_key!r}", code="no_action")
+        return members[-1], effects.request(members[-1].action_id)
 
 
 def _trust_file(ledger_id: bytes, approver: SigningKey, officer: SigningKey, now_ms: int) -> TrustFile:
