@@ -13,11 +13,16 @@ from agent_run_ledger import (
     ApprovalPending,
     Budget,
     BudgetExceeded,
+    EffectInDoubt,
+    EffectLedger,
     Found,
+    LedgerError,
     LoopDetected,
+    Pending,
     Request,
     RunLedger,
     StepTimeout,
+    Unavailable,
 )
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
@@ -371,3 +376,55 @@ def test_a_function_that_closes_its_own_ledger_is_not_waited_for_by_itself() -> 
         with pytest.raises(Exception, match="closed"):
             run()
         assert at.last("closes").state in (A.PREPARED, A.UNRESOLVED)
+
+
+def test_a_tool_that_says_that_it_waits_has_run_and_counts() -> None:
+    with desk() as at:
+
+        def run() -> None:
+            ledger = RunLedger("tool", at.path)
+
+            @ledger.tool
+            def ask() -> str:
+                raise Pending("somebody has to say yes")
+
+            with ledger, ledger.bind("tool", budget=Budget(max_calls=2)).run():
+                ask()
+
+        for _ in range(2):
+            with pytest.raises(Pending):
+                run()
+        with pytest.raises(BudgetExceeded):
+            run()
+
+
+def test_a_permit_that_is_out_is_not_used_again_though_the_receiver_would_know_its_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither by a second call of the worker that has it, nor by a thread that had decided to dispatch before."""
+    with desk() as at:
+        keyed: dict[str, Any] = {"target": http(at.server.url, "idempotency-key")}
+        at.program(**keyed).outcome()
+        at.grant()
+        program = at.program(**keyed)
+
+        def unavailable(*_: Any, **__: Any) -> Any:
+            raise Unavailable("the disk is full")
+
+        with program.ledger, program.ledger.run():
+            program.think("before")
+            with monkeypatch.context() as broken:
+                for name in ("outcome", "doubt"):
+                    broken.setattr(EffectLedger, name, unavailable)
+                with pytest.raises(LedgerError):
+                    program.refund(17, 3_000)
+            view = at.last()
+            assert (view.state, view.handed_out, at.sent) == (A.PREPARED, True, 1)
+            assert view.worker is not None
+            request = Request.json("POST", "/refunds", {"order": 17, "cents": 3_000})
+            wanted = program.refund.wanted((17, 3_000), {}, request)
+            effects = program.ledger._opened.effects()
+            assert effects.dispatch(view.action_id, wanted, worker=view.worker).state is A.PREPARED
+            with pytest.raises(EffectInDoubt):
+                program.refund(17, 3_000)
+        assert (at.sent, at.last().state) == (1, A.UNRESOLVED)

@@ -64,7 +64,7 @@ class Effect(Step[P, EffectResult]):
         wait_s: float = 0,
         **settings: Any,
     ) -> None:
-        super().__init__(cast("Callable[P, EffectResult]", fn), **{**settings, "interchangeable": True})
+        super().__init__(cast("Callable[P, EffectResult]", fn), **settings, interchangeable=True)
         self.builds: Callable[..., Any] = fn
         if self.shape not in (Shape.SYNC, Shape.ASYNC):
             raise self._bad("builds one request: it is no generator")
