@@ -257,7 +257,7 @@ class Kit:
         reader = self.ledger._store.reader()
         keys = list(reader.effects.keys())
         rows = [reader.effects.members(key) for key in keys]
-        mark = self.ledger._store.transact(b"x" * 16, lambda tx: tx.effects.time_mark())
+        mark = self.ledger._store.transact(b"x" * 16, lambda tx: tx.effects.time_kept()[0])
         return reader.head(), keys, rows, reader.effects.count_transitions(), mark
 
     def refused(self, asked: Callable[[], object]) -> LedgerError:

@@ -166,8 +166,9 @@ class Engine:
 
     def _correct(self, tx: Tx, command: CorrectClock, op_id: bytes | None) -> Standing:
         new = self._time.sample()
-        old = tx.effects.time_mark() or new
-        ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), read_time(old, new))
+        mark, corrections = tx.effects.time_kept()
+        old = mark or new
+        ledger = self.standing(tx.effects.epoch, corrections, read_time(old, new))
         if op_id is not None and tx.effects.landed(op_id) is not None:
             check_same_correction(op_id, tx.effects.correction(op_id), command)
             return ledger
@@ -185,8 +186,9 @@ class Engine:
         return members
 
     def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, request: bytes) -> Answer:
-        reading = read_time(tx.effects.time_mark(), self._time.sample())
-        ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), reading)
+        mark, corrections = tx.effects.time_kept()
+        reading = read_time(mark, self._time.sample())
+        ledger = self.standing(tx.effects.epoch, corrections, reading)
         command = self._as_of_now(tx, asked, reading.now, ledger)
         if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
             rows = rows_on_record(op_id, records, members, command)
@@ -204,7 +206,10 @@ class Engine:
                 ledger=ledger,
                 same_permit=decision.same_permit,
             )
-        return self._write(tx, members, command, decision, ledger, reading, request)
+        answer = self._write(tx, members, command, decision, ledger, reading.now, request)
+        if reading.mark != mark:  # else it stands there already: a mark has its milliseconds for several transitions
+            tx.effects.put_time_mark(reading.mark)
+        return answer
 
     def _as_of_now(self, tx: Tx, asked: Command, now: Now, ledger: Standing) -> Command:
         """Return what is asked, with the time, and with whether the witness has seen what is last on record here."""
@@ -220,19 +225,18 @@ class Engine:
         command: Command,
         decision: Accepted,
         ledger: Standing,
-        reading: Reading,
+        now: Now,
         request: bytes,
     ) -> Answer:
         if decision.ledger is not None:
             raise NotAdmitted("an admission is not a transition of one action", code="not_here")
         before = {member.action_id: member for member in members}
-        record_id = -1
+        record_id, effects = -1, tx.effects
         for row in decision.rows:
             old = before.get(row.action_id)
             transition = Transition(command=command, ledger=ledger, old="" if old is None else str(old.state), row=row)
             salt = self.entropy.token(SALT_BYTES)
-            record_id = tx.effects.write(old, transition, now=reading.now, salt=salt, request=request)
-        tx.effects.put_time_mark(reading.mark)
+            record_id = effects.write(old, transition, now=now, salt=salt, request=request)
         return Answer(
             accepted=True,
             rows=decision.rows,

@@ -15,6 +15,7 @@ from agent_run_ledger.kernel.effects import (
     TargetClass,
     WitnessPolicy,
 )
+from agent_run_ledger.kernel.effects.quick import quick_init
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
 
 CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
@@ -26,9 +27,18 @@ CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
 }
 """What each class of receiver is good for, in one line of every status."""
 
+READ_BY_CLOCK: Final = frozenset({ActionState.PREPARED})
+"""The states whose words depend on what time it is now."""
+
 UNWITNESSED: Final = "no witness: a restored older copy of this database is not noticed"
 
 
+_NEXT: Final[Mapping[ActionState, tuple[Event, ...]]] = {
+    state: tuple(event for old, event in ARROWS if old is state and event is not Event.ADMIT) for state in ActionState
+}
+
+
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionView:
     """One member of a key. `status` is its state in words, `guarantee` what its receiver's class is good for,
@@ -119,7 +129,7 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         request_sha256=terms.request_sha256,
         not_before_ms=terms.not_before_ms,
         dispatch_before_ms=terms.dispatch_before_ms,
-        approvals=tuple(one.principal for one in action.approvals),
+        approvals=tuple([one.principal for one in action.approvals]),
         approvals_needed=terms.approvals_needed,
         revoked=action.revoked,
         worker=action.worker,
@@ -131,7 +141,7 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         in_doubt_since_ms=action.in_doubt_since_ms,
         replaces=action.replaces,
         evidence=action.evidence,
-        next=tuple(event for old, event in ARROWS if old is action.state and event is not Event.ADMIT),
+        next=_NEXT[action.state],
         not_protected=unprotected(witness),
     )
 
@@ -159,7 +169,7 @@ def status_words(action: Action, *, now_ms: int | None = None, bound_ms: int = 0
         words += f" (authorization: not_established, {len(action.approvals)} of {action.terms.approvals_needed})"
     elif state is ActionState.UNRESOLVED:
         words += f" (in doubt since {action.in_doubt_since_ms})"
-    elif state is ActionState.PREPARED:
+    elif state in READ_BY_CLOCK:
         over_ms = (action.permit_expires_ms or 0) + bound_ms
         if now_ms is not None and now_ms >= over_ms:
             words += f" (in doubt since {over_ms})"

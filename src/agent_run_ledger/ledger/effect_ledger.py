@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from hashlib import sha256
 
 from agent_run_ledger.effects.dispatching import Dispatcher
@@ -12,7 +13,7 @@ from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.sizes import check_id, check_limit, check_nonce, check_states
 from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
-from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
+from agent_run_ledger.effects.views import READ_BY_CLOCK, ActionView, LedgerView, ledger_view, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Pending, Refused, Tampered, Unavailable
@@ -447,10 +448,10 @@ class EffectLedger:
 
     def _view(self, row: Action) -> ActionView:
         """Return a row as it is to be read now; what landed is told also where the clock cannot be read any more."""
-        try:
-            now_ms = self._time.sample().wall_ms
-        except Unavailable:
-            now_ms = None
+        now_ms = None
+        if row.state in READ_BY_CLOCK:
+            with suppress(Unavailable):
+                now_ms = self._time.sample().wall_ms
         return view_of(row, self._witnessing.policy, now_ms=now_ms, bound_ms=self._engine.settings.bound_ms)
 
     def _standing(self) -> Standing:
