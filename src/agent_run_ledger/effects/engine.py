@@ -126,10 +126,11 @@ class Engine:
     def standing(self, epoch: int, corrections: tuple[int, int], reading: Reading) -> Standing:
         """Return where the ledger stands in this epoch, after these corrections, at this reading of the clocks."""
         number, corrected_ms = corrections
+        state = self._state(reading)
         return Standing(
             ledger_id=self.store.log_id,
             opening=self.opening,
-            state=self._state(reading),
+            state=state,
             epoch=epoch,
             witness=self.witnessing.policy,
             bound_ms=self.settings.bound_ms,
@@ -138,6 +139,7 @@ class Engine:
             officers_needed=self.settings.officers_needed,
             corrections=number,
             corrected_ms=corrected_ms,
+            clock_doubted=not reading.trusted and state is not LedgerState.TIME_UNTRUSTED,
         )
 
     def _state(self, reading: Reading) -> LedgerState:

@@ -92,7 +92,8 @@ class ActionView:
 class LedgerView:
     """Where the ledger stands: its state, its epoch, its witness, how many members are in which state.
 
-    `not_protected` says in words what nothing guards against.
+    `not_protected` says in words what nothing guards against. `clock_trusted`: whether the clock may say that something
+    is over; it may be doubted in any state.
     """
 
     ledger_id: bytes
@@ -101,6 +102,7 @@ class LedgerView:
     witness: WitnessPolicy
     counts: Mapping[ActionState, int]
     not_protected: tuple[str, ...]
+    clock_trusted: bool
 
 
 def unprotected(witness: WitnessPolicy) -> tuple[str, ...]:
@@ -155,6 +157,7 @@ def ledger_view(ledger: Standing, counts: Mapping[ActionState, int]) -> LedgerVi
         witness=ledger.witness,
         counts=counts,
         not_protected=unprotected(ledger.witness),
+        clock_trusted=ledger.clock_trusted,
     )
 
 

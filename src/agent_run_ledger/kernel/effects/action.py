@@ -118,6 +118,8 @@ class Standing:
     time that a process opens the ledger, and never stored but in the rows that were prepared through it.
     `corrections`: how often officers corrected the clock. `corrected_ms`: the latest time that one of these
     corrections set or set aside, 0 without one; what was recorded before may have been so by any clock up to it.
+    `clock_doubted`: beside what `state` says, the clock cannot be trusted either; where it is the clock alone, `state`
+    says so and this is False.
     """
 
     ledger_id: bytes
@@ -134,6 +136,12 @@ class Standing:
     origin_frozen: bool = True
     corrections: int = 0
     corrected_ms: int = 0
+    clock_doubted: bool = False
+
+    @property
+    def clock_trusted(self) -> bool:
+        """Whether the clock may say that something is over."""
+        return self.state is not LedgerState.TIME_UNTRUSTED and not self.clock_doubted
 
     @property
     def witnessed(self) -> bool:
