@@ -8,22 +8,15 @@ from pathlib import Path
 import pytest
 
 from agent_run_ledger import EffectLedger, NotAdmitted, Pending, Refused, Unavailable
-from agent_run_ledger.effects import ActionState, Event, Heard, LedgerState, Seen, TargetClass, WitnessPolicy
+from agent_run_ledger.effects import Event, Heard, LedgerState, Seen, TargetClass, WitnessPolicy
 from agent_run_ledger.kernel.effects.reading import LEAP_MS
 from agent_run_ledger.kernel.effects.states import EVENT_NEEDS, LEDGER_TABLE
 from agent_run_ledger.store import open_sqlite
-from tests.contract.effect_kit import ASKED, REV, WINDOW_MS, A, E, FakeWitness, Kit, effects
+from tests.contract.effect_kit import ASKED, FROM, REV, WINDOW_MS, A, E, FakeWitness, Kit, effects
 
 HELD, RECOVERY, FROZEN = LedgerState.HELD, LedgerState.RECOVERY, LedgerState.FROZEN
 OPEN, UNTRUSTED = LedgerState.OPEN, LedgerState.TIME_UNTRUSTED
 F = TargetClass.F
-
-FROM: dict[Event, ActionState] = {
-    E.PROPOSE: A.PROPOSED, E.EDIT: A.PROPOSED, E.REJECT: A.PROPOSED, E.APPROVE: A.PROPOSED, E.SUCCESSOR: A.REJECTED,
-    E.EXPIRE: A.AVAILABLE, E.REVOKE: A.AVAILABLE, E.CLAIM: A.AVAILABLE, E.PREPARE: A.CLAIMED, E.HAND_OUT: A.PREPARED,
-    E.OUTCOME: A.PREPARED, E.SUCCESS: A.UNRESOLVED, E.DOUBT: A.PREPARED, E.OBSERVE: A.PREPARED,
-    E.NOT_EXECUTED: A.UNRESOLVED, E.WRITE_OFF: A.UNRESOLVED, E.CLOSE_UNPREPARED: A.CLAIMED,
-}  # fmt: skip
 
 # By hand, from the table of ledger states; what is missing is refused.
 HAPPENS = {
