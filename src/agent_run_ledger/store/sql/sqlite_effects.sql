@@ -173,6 +173,10 @@ INSERT OR REPLACE INTO effect_time (id, wall_ms, uptime_ms, boot) VALUES (1, ?, 
 -- name: select_corrections
 SELECT count(*), coalesce(max(later_ms), 0) FROM clock_corrections;
 
+-- name: select_time_kept
+SELECT count(clock_corrections.record_id), coalesce(max(later_ms), 0), wall_ms, uptime_ms, boot
+FROM (SELECT 1) LEFT JOIN effect_time LEFT JOIN clock_corrections;
+
 -- name: select_correction_of
 SELECT record_id, later_ms, salt, payload FROM events
     JOIN clock_corrections ON record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16
