@@ -95,6 +95,8 @@ def test_a_tool_is_killed_at_its_own_points_and_everything_can_be_kept(tmp_path:
     assert [(row.ran, row.times) for row in report.rows] == [(Ran.YES, "once"), (Ran.YES, "once"), (Ran.SKIPPED, "–")]
     assert (report.of("kill:half#1").probe, report.of("kill:half#1").seen) == (Probe.TRUE, 1)
     assert told == [(1, 3), (2, 3), (3, 3)]
+    assert report.partial
+    assert report.findings[-1] == "only chosen scenarios were played: nothing is said of the others"
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["kill-half-1", "kill-never-1", "plain"]
     numbers = [(tmp_path / "kept" / name / "target" / "lines").read_text() for name in ("plain", "kill-half-1")]
     assert len(set(numbers)) == 2

@@ -45,6 +45,7 @@ def test_a_service_that_remembers_keys_is_once_in_every_scenario_but_the_one_tha
     assert happened(report) == expected(report, twice={"old_copy_successor"}, skipped=set())
     assert (report.claimed, report.shown, report.ok) == (Guarantee.I, Guarantee.I, True)
     assert {row.name for row in report.rows} >= ON_THE_WAY | AGAIN
+    assert not report.partial
     killed = [row for row in report.rows if row.name.startswith("kill:")]
     assert len(killed) == 17
     assert all("killed" in row.words for row in killed)

@@ -133,7 +133,7 @@ class _Kit:
                 self._tell(len(rows), len({PLAIN, *names}))
                 rows.append(self._play(name)[0])
         self._tell(len(rows), len(rows))
-        return KitReport(case=self._reference, claimed=_claimed(told["claimed"]), rows=tuple(rows))
+        return KitReport(case=self._reference, claimed=_claimed(told["claimed"]), rows=tuple(rows), partial=bool(only))
 
     def _play(self, name: str) -> tuple[Row, Life | None]:
         """Play one scenario. Where its process dies or hangs, that is what was seen."""

@@ -138,11 +138,15 @@ def _not_played(rows: Sequence[Row]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KitReport:
-    """What the kit saw of one tool. `claimed`: the class that its target says it has."""
+    """What the kit saw of one tool. `claimed`: the class that its target says it has.
+
+    `partial`: whether somebody chose the scenarios, so that what is shown is of these alone.
+    """
 
     case: str
     claimed: Guarantee
     rows: tuple[Row, ...]
+    partial: bool = False
 
     @property
     def shown(self) -> Guarantee:
@@ -205,6 +209,7 @@ class KitReport:
             "claimed": self.claimed,
             "shown": self.shown,
             "ok": self.ok,
+            "partial": self.partial,
             "findings": list(self.findings),
             "scenarios": [{**asdict(row), "verdict": self.judged(row)} for row in self.rows],
         }
@@ -249,6 +254,8 @@ def _findings(report: KitReport) -> list[str]:
         said.append(f"not seen: {_titles(unseen)}")
     if open_rows := [row for row in rows if row.ran is Ran.YES and row.state == "unresolved"]:
         said.append(f"nobody could say what became of it, so it waits for a person: {_titles(open_rows)}")
+    if report.partial:
+        said.append("only chosen scenarios were played: nothing is said of the others")
     return said
 
 
