@@ -58,6 +58,7 @@ def perform(call: EffectCall) -> EffectResult:
     """
     until = time.monotonic() + call.wait_s
     looked, unclear = False, None
+    members: Sequence[EffectMember] = []
     for _ in range(_MOST_MOVES):
         members = _members(call, unclear)
         move = _next(call, members, looked=looked)
