@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, cast
 
 from agent_run_ledger.effects.views import ActionView
 from agent_run_ledger.errors import Misuse, Refused
@@ -51,7 +51,7 @@ class Prober:
         view = self._drained(self._ledger.get(action_id))
         if ask is None or view.state is not ActionState.UNRESOLVED:
             return view
-        found: object = ask(view.drain is not None)
+        found = cast("object", ask(view.drain is not None))
         if not isinstance(found, Found):
             raise Misuse(f"a probe says {', '.join(Found)}, and this one {found!r:.80}", code="bad_probe")
         if found is Found.EXECUTED:
