@@ -59,8 +59,8 @@ class EffectSettings:
 
     def __post_init__(self) -> None:
         """Misuse("bad_setting") for a window that is none."""
-        window = cast("object", self.window_s)
-        if not isinstance(window, int | float) or isinstance(window, bool) or not 0 < window <= 3_660 * DAY_S:
+        window: object = self.window_s
+        if type(window) not in (int, float) or not 0 < self.window_s <= 3_660 * DAY_S:
             raise Misuse(f"window_s is a number of seconds above 0, not {window!r:.40}", code="bad_setting")
 
 
