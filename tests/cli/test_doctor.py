@@ -182,7 +182,7 @@ def test_actions_are_counted_by_state_and_a_doubt_is_warned_of(arl: Arl, db: Pat
     ended = arl("doctor", "--sizes", "--db", db, "--json")
     told, numbers = _by_subject(ended)["actions"], ended.json["numbers"]
     assert (told["level"], told["finding"]) == ("warn", f"2 available, 1 unresolved; {NO_WITNESS}; 1 in doubt")
-    assert "record the evidence" in told["advice"]
+    assert "`arl effects list --doubt --db" in told["advice"]
     assert (numbers["actions_by_state"], numbers["actions_in_doubt"]) == ({"available": 2, "unresolved": 1}, 1)
     assert {"actions", "approvals", "requests", "action_records"} <= numbers["bytes_by_table"].keys()
     stories.ledger.close()

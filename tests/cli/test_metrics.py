@@ -30,7 +30,11 @@ def test_the_stores_numbers_are_printed_for_a_textfile_collector(arl: Arl, store
 
 def test_as_json_it_says_the_same(arl: Arl, store: Path) -> None:
     said = arl("metrics", "--db", store, "--json").json
-    assert set(said) == {"runs", "unresolved_age_seconds", "leaves", "database_bytes", "wal_bytes"}
+    assert set(said) == {
+        *("runs", "quarantined", "unresolved_age_seconds", "leaves", "database_bytes", "wal_bytes", "effects")
+    }
+    assert said["effects"] is None, "a store without actions and without authority"
+    assert "agent_run_ledger_stored_actions" not in arl("metrics", "--db", store).out
     assert f"agent_run_ledger_log_leaves {said['leaves']}\n" in arl("metrics", "--db", store).out
 
 

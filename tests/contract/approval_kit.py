@@ -11,7 +11,7 @@ from typing import Any
 from agent_run_ledger import EffectLedger, LedgerError
 from agent_run_ledger.effects import ActionView
 from agent_run_ledger.effects.signing import sign_approval
-from agent_run_ledger.effects.trusting import SignedTrust, follow_trust, open_trust, sign_trust
+from agent_run_ledger.effects.trusting import SignedTrust, open_trust, sign_trust
 from agent_run_ledger.kernel.effects import Now, Role
 from agent_run_ledger.kernel.effects.principals import PrincipalKind
 from agent_run_ledger.kernel.effects.trust import TrustFile
@@ -71,9 +71,8 @@ class Approvals(Kit):
 
     def follow(self, trust: TrustFile, *signers: SigningKey) -> None:
         """Let another trust file follow, signed by these."""
-        now = Now(self.now(), self.now())
-        self.signed_trust = follow_trust(sign_trust(trust, signers), now=now, before=self.trust)
-        self.reopen()
+        self.signed_trust = self.ledger.follow_trust(sign_trust(trust, signers))
+        self.trust = self.signed_trust.trust
 
     def by_officers(self, trust: TrustFile) -> SignedTrust:
         """A trust file that its officers signed."""

@@ -338,6 +338,7 @@ HISTORY = {
     "answers": "an answer is what came",
     "action_records": "records are history",
     "clock_corrections": "corrections are history",
+    "trust_changes": "trust files are history",
 }
 
 
@@ -348,6 +349,7 @@ def _filled() -> Scratch:
     scratch.file.execute("INSERT INTO answers (action_row_id, evidence_id, body) VALUES (1, x'01', x'00')")
     scratch.file.execute("INSERT INTO action_records VALUES (65536, 1, zeroblob(32), x'00')")
     scratch.file.execute("INSERT INTO clock_corrections VALUES (65536, 1, zeroblob(32), x'00')")
+    scratch.file.execute("INSERT INTO trust_changes VALUES (65536, zeroblob(32), 5, zeroblob(32), x'00')")
     return scratch.guard()
 
 
@@ -360,7 +362,7 @@ def test_nothing_is_deleted(table: str) -> None:
 @pytest.mark.parametrize("table", [table for table in HISTORY if table != "actions"])
 def test_what_was_written_is_not_written_over(table: str) -> None:
     with _raises(HISTORY[table]):
-        column = "later_ms" if table == "clock_corrections" else "action_row_id"
+        column = {"clock_corrections": "later_ms", "trust_changes": "serial"}.get(table, "action_row_id")
         _filled().file.execute(f"UPDATE {table} SET {column} = 1")
 
 
@@ -379,6 +381,14 @@ RECORD_FLAWS = {
     "a correction with a short salt": "INSERT INTO clock_corrections VALUES (65537, 1, x'00', x'00')",
     "a correction without salt": "INSERT INTO clock_corrections VALUES (65537, 1, NULL, x'00')",
     "a correction without payload": "INSERT INTO clock_corrections VALUES (65537, 1, zeroblob(32), NULL)",
+    "a trust file of a short digest": "INSERT INTO trust_changes VALUES (65539, x'00', 9, zeroblob(32), x'00')",
+    "a trust file of no digest": "INSERT INTO trust_changes VALUES (65539, NULL, 9, zeroblob(32), x'00')",
+    "a trust file of no serial": "INSERT INTO trust_changes VALUES (65539, zeroblob(32), NULL, zeroblob(32), x'00')",
+    "a trust file of the same serial": "INSERT INTO trust_changes VALUES (65539, zeroblob(32), 6, zeroblob(32), x'00')",
+    "a trust file of an older serial": "INSERT INTO trust_changes VALUES (65539, zeroblob(32), 4, zeroblob(32), x'00')",
+    "a trust file before the last": "INSERT INTO trust_changes VALUES (65537, zeroblob(32), 9, zeroblob(32), x'00')",
+    "a trust file with a short salt": "INSERT INTO trust_changes VALUES (65539, zeroblob(32), 9, x'00', x'00')",
+    "a trust file without payload": "INSERT INTO trust_changes VALUES (65539, zeroblob(32), 9, zeroblob(32), NULL)",
     "a second mark of time": "INSERT INTO effect_time VALUES (2, 1, 1, 'boot')",
     "a mark without a clock": "INSERT INTO effect_time VALUES (1, NULL, 1, 'boot')",
     "a mark without an uptime": "INSERT INTO effect_time VALUES (1, 1, NULL, 'boot')",
@@ -392,6 +402,7 @@ def test_a_record_a_request_or_a_mark_with_one_flaw_is_refused(flaw: str) -> Non
     scratch.insert(**_columns(action_id=b"second member 16", action_key="another"))
     scratch.file.execute("INSERT INTO action_records VALUES (65538, 1, zeroblob(32), x'00')")
     scratch.file.execute("INSERT INTO clock_corrections VALUES (65538, 1, zeroblob(32), x'00')")
+    scratch.file.execute("INSERT INTO trust_changes VALUES (65538, zeroblob(32), 6, zeroblob(32), x'00')")
     with pytest.raises(apsw.ConstraintError):
         scratch.file.execute(RECORD_FLAWS[flaw])
 

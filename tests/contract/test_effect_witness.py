@@ -213,7 +213,7 @@ def test_one_answer_is_that_of_all_who_came_before_the_question() -> None:
         others = [threading.Thread(target=lambda: said.append(witnessing.look())) for _ in range(5)]
 
         def come() -> None:
-            assert lock.came.acquire()  # who asks
+            assert lock.came.acquire(timeout=30)  # who asks
             for one in others:
                 one.start()
                 assert lock.came.acquire(timeout=60)
@@ -223,7 +223,7 @@ def test_one_answer_is_that_of_all_who_came_before_the_question() -> None:
         asked = witness.asked
         assert witnessing.look() is LedgerState.OPEN
         for one in others:
-            one.join()
+            one.join(timeout=60)
         assert said == [LedgerState.OPEN] * 5
         assert witness.asked == asked + 2, "the question under way, and one for all others"
         assert witness.size == kit.ledger._store.reader().head().size

@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_run_ledger import LoopDetected, Misuse, RunLedger, RunState, Unavailable
-from agent_run_ledger.kernel.gauges import StoreGauges
+from agent_run_ledger.kernel.effects.states import ActionState, LedgerState
+from agent_run_ledger.kernel.gauges import EffectGauges, StoreGauges, Why
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.kernel.usage import Usage
 from agent_run_ledger.ledger.store_gauges import read_gauges
@@ -25,7 +26,7 @@ from tests.contract.run_kit import marks_of, operate, row_of, store_of
 New = Callable[..., RunLedger]
 PAID = {"first": [Usage(input_tokens=100, output_tokens=7, cache_read_tokens=60)], "second": [Usage(output_tokens=5)]}
 LABELS = {
-    "outcome", "type", "disposition", "state", "kind", "file", "le", "step", "level",
+    "outcome", "type", "disposition", "state", "kind", "file", "le", "step", "level", "why", "result", "decision",
 }  # fmt: skip
 
 
@@ -287,6 +288,14 @@ def test_the_text_of_the_gauges_is_what_the_clients_parser_reads() -> None:
         leaves=2**40,
         database_bytes=1,
         wal_bytes=0,
+        quarantined={Why.LOOP: 2, Why.BUDGET: 0},
+        effects=EffectGauges(
+            actions={ActionState.UNRESOLVED: 3},
+            state=LedgerState.RECOVERY,
+            doubt_age_s=0.5,
+            stranded=4,
+            waiting_age_s=7,
+        ),
     )
     read = {
         (sample.name, *sample.labels.items()): sample.value
@@ -297,9 +306,16 @@ def test_the_text_of_the_gauges_is_what_the_clients_parser_reads() -> None:
         ("agent_run_ledger_stored_runs", ("state", "running")): 2,
         ("agent_run_ledger_stored_runs", ("state", "failed")): 0,
         ("agent_run_ledger_unresolved_age_seconds",): 0.25,
+        ("agent_run_ledger_quarantined_runs", ("why", "loop")): 2,
+        ("agent_run_ledger_quarantined_runs", ("why", "budget")): 0,
         ("agent_run_ledger_log_leaves",): 2**40,
         ("agent_run_ledger_store_bytes", ("file", "database")): 1,
         ("agent_run_ledger_store_bytes", ("file", "wal")): 0,
+        ("agent_run_ledger_stored_actions", ("state", "unresolved")): 3,
+        ("agent_run_ledger_doubt_age_seconds",): 0.5,
+        ("agent_run_ledger_stranded_claims",): 4,
+        ("agent_run_ledger_waiting_approval_age_seconds",): 7,
+        **{("agent_run_ledger_ledger_state", ("state", s)): s == "recovery" for s in map(str, LedgerState)},
     }
     assert [family.name for family in families(gauges)] == list(dict.fromkeys(name for name, *_ in read))
 

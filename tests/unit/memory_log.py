@@ -39,6 +39,9 @@ class NoEffects:
     def leaf_corrections(self, *, first: int, stop: int) -> Iterator[Any]:
         return iter(())
 
+    def leaf_trust_changes(self, *, first: int, stop: int) -> Iterator[Any]:
+        return iter(())
+
     def ownerless(self, *, limit: int) -> tuple[int, list[Any]]:
         return 0, []
 

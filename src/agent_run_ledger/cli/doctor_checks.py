@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.copies import copied_words
 from agent_run_ledger.cli.disk_probe import TRIES, sync_median_us
+from agent_run_ledger.cli.doctor_trust import look_at_trust
 from agent_run_ledger.cli.next_steps import no_store_hint, with_store
 from agent_run_ledger.cli.settings import Setting
 from agent_run_ledger.cli.version import versions
@@ -212,6 +213,7 @@ def _look_at_meaning(found: Findings, store: SqliteStore) -> None:
     else:
         found.add("note", "authority", "no: runs need none", "`arl init` grants it")
     _look_at_actions(found, store)
+    look_at_trust(found, store)
     running = store.reader().list_runs(state=RunState.RUNNING, before_row_id=None, limit=PROBED_RUNS)
     found.numbers["runs_running"] = len(running)
     advice = "`arl runs list --state running` says which of them live" if running else ""
@@ -225,7 +227,7 @@ def _look_at_actions(found: Findings, store: SqliteStore) -> None:
     words = ", ".join(f"{number:,} {state}" for state, number in counts.items()) or "none yet"
     words = "; ".join((words, *_unprotected(store)))
     if in_doubt:
-        advice = "find out what became of them and record the evidence: nothing else ends a doubt"
+        advice = "`arl effects list --doubt` shows them: nothing but evidence of what became of them ends a doubt"
         found.add("warn", "actions", f"{words}; {in_doubt:,} in doubt", advice)
     else:
         found.add("ok", "actions", words)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from agent_run_ledger.cli.init_local import local_json, make_here, refuse_other_trust, say_local
 from agent_run_ledger.cli.options import Db, Json
+from agent_run_ledger.errors import Misuse
 
 _MEANING = """\
 A run needs no `init`: the first run makes its store by itself. What `init` adds is one recorded flag, authority: only
@@ -10,13 +16,23 @@ a store with it may hold effects (actions that must happen once). It says that t
 to decide what may be done: a copy that `arl backup` makes can be read, and grants nothing."""
 
 
-def init(db: Db = None, as_json: Json = False) -> None:
+Local = Annotated[
+    bool, typer.Option("--local", help="Also keys and a trust file beside the store: enough for this machine.")
+]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="With --local: who approves [default: your user name].")
+]
+
+
+def init(local: Local = False, name: Name = None, db: Db = None, as_json: Json = False) -> None:
     """Make the store, or take the one that is there, and set its authority flag; a second time changes nothing."""
     from agent_run_ledger.cli.output import print_json, say
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import hints_for, open_writable
     from agent_run_ledger.cli.words import clean
 
+    if name is not None and not local:
+        raise Misuse("--name is for --local", code="usage")
     setting = db_setting(db)
     existed = _exists(setting.value)
     with hints_for(setting):
@@ -25,18 +41,23 @@ def init(db: Db = None, as_json: Json = False) -> None:
             had_authority = store.authority
             if not had_authority:
                 store.grant_authority()
-            where, log_id = store.location, store.log_id.hex()
+            where, log_id = store.location, store.log_id
+            if local:
+                refuse_other_trust(store, setting.value)
         finally:
             store.close()
+        made = make_here(setting.value, log_id, name) if local else None
+    changed = not had_authority or (made is not None and made.changed)
     if as_json:
-        print_json(
-            {"db": where, "log_id": log_id, "created": not existed, "authority": True, "changed": not had_authority}
-        )
+        shown = {"db": where, "log_id": log_id.hex(), "created": not existed, "authority": True, "changed": changed}
+        print_json(shown if made is None else {**shown, "local": local_json(made)})
         return
     what = "made" if not existed else "already there; authority granted" if not had_authority else "unchanged"
     say(f"{clean(where)}: {what}")
-    say(f"log id {log_id}, authority yes")
-    if not had_authority:
+    say(f"log id {log_id.hex()}, authority yes")
+    if made is not None:
+        say_local(made, setting)
+    elif not had_authority:
         say("")
         say(_MEANING)
 

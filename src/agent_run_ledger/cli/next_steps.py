@@ -9,7 +9,10 @@ import shlex
 from agent_run_ledger.cli.settings import DB_VARIABLE, DEFAULT_DB, Setting
 
 MAX_CANDIDATES = 3
-_COMMAND = re.compile(r"`arl ((?:init|verify|export|backup|upgrade|erase|prune|sql|doctor|runs)\b[^`]*)`")
+_COMMAND = re.compile(
+    r"`arl ((?:init|verify|export|backup|upgrade|erase|prune|sql|doctor|runs|approvals|trust|principals|effects"
+    r"|actions)\b[^`]*)`"
+)
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b"}
 
 

@@ -16,4 +16,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and errors as JS
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run id.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the log.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="Who decides [default: your user name].")]
+Trust = Annotated[
+    str | None,
+    typer.Option(
+        "--trust", metavar="PATH", help="The trust file [default: AGENT_RUN_LEDGER_TRUST, or the one beside the store]."
+    ),
+]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="FILE", help="The key file [default: the local one, where there is one].")
+]
+PassphraseFile = Annotated[
+    str | None,
+    typer.Option("--passphrase-file", metavar="FILE", help="Where the key's passphrase stands [default: it is asked]."),
+]
+ActionId = Annotated[str, typer.Argument(metavar="ID", help="The action: its key, its id, or how the id begins.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

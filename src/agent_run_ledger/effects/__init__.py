@@ -15,7 +15,16 @@ from agent_run_ledger.kernel.effects.permit import Permit
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.report import Answered, Lost, NotSent
 from agent_run_ledger.kernel.effects.request import Call, Request, request_bytes
-from agent_run_ledger.ports.effects import Heard, Seen, StoredAnswer, TimeSource, Witness
+from agent_run_ledger.ports.effects import (
+    EffectNotice,
+    EffectObserver,
+    Gave,
+    Heard,
+    Seen,
+    StoredAnswer,
+    TimeSource,
+    Witness,
+)
 from agent_run_ledger.ports.targets import Sending, Target
 
 __all__ = [
@@ -30,9 +39,12 @@ __all__ = [
     "DoubtBy",
     "Drain",
     "DrainKind",
+    "EffectNotice",
+    "EffectObserver",
     "Event",
     "FenceAnswer",
     "Found",
+    "Gave",
     "Heard",
     "Intent",
     "LedgerState",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from agent_run_ledger.effects.asked import check_correction, check_same_correction, checked, rows_on_record
 from agent_run_ledger.effects.gate import Gate
 from agent_run_ledger.effects.refusals import error_of, error_of_correction, unknown_action
+from agent_run_ledger.effects.telling import Telling
 from agent_run_ledger.effects.witnessing import Witnessing
-from agent_run_ledger.errors import Misuse, NotAdmitted, Unavailable
+from agent_run_ledger.errors import LedgerError, Misuse, NotAdmitted, Unavailable
 from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
 from agent_run_ledger.kernel.effects.clock import CorrectClock, Correction, correct
 from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose, Successor
@@ -18,7 +19,7 @@ from agent_run_ledger.kernel.effects.reading import Reading, read_time
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.record import SALT_BYTES
 from agent_run_ledger.ports import Entropy, Store, Tx
-from agent_run_ledger.ports.effects import StoredAnswer, TimeSource
+from agent_run_ledger.ports.effects import EffectObserver, StoredAnswer, TimeSource
 from agent_run_ledger.probes import reach
 
 T = TypeVar("T")
@@ -105,6 +106,7 @@ class Engine:
         settings: Settings,
         is_copy: bool,
         gate: Gate | None = None,
+        observers: Sequence[EffectObserver] = (),
     ) -> None:
         self.store = store
         self.entropy = entropy
@@ -114,6 +116,7 @@ class Engine:
         self.gate = gate or Gate(None)
         self.opening = entropy.token(OPENING_BYTES)
         self._time = time
+        self._telling = Telling(observers)
 
     def ask(self, action_id: bytes, ask: Ask, *, op_id: bytes | None = None, beside: Beside = NOTHING) -> Answer:
         """Decide about one action and write what follows. See `ask_of_key` for errors; Refused("unknown_action")."""
@@ -140,13 +143,27 @@ class Engine:
         reach("effect.after")
         return ledger
 
+    def run(self, operation: bytes, fn: Callable[[Tx, Standing, Reading], T]) -> T:
+        """Run one transaction of the ledger itself, with where it stands and what time it is after the locks."""
+
+        def within(tx: Tx) -> T:
+            mark, corrections = tx.effects.time_kept()
+            reading = read_time(mark, self._time.sample())
+            return fn(tx, self.standing(tx.effects.epoch, corrections, reading), reading)
+
+        reach("effect.before")
+        done = self._transact(operation, within)
+        reach("effect.after")
+        return done
+
     def standing(self, epoch: int, corrections: tuple[int, int], reading: Reading) -> Standing:
         """Return where the ledger stands in this epoch, after these corrections, at this reading of the clocks."""
         number, corrected_ms = corrections
+        state = self._state(reading)
         return Standing(
             ledger_id=self.store.log_id,
             opening=self.opening,
-            state=self._state(reading),
+            state=state,
             epoch=epoch,
             witness=self.witnessing.policy,
             bound_ms=self.settings.bound_ms,
@@ -155,6 +172,7 @@ class Engine:
             officers_needed=self.settings.officers_needed,
             corrections=number,
             corrected_ms=corrected_ms,
+            clock_doubted=not reading.trusted and state is not LedgerState.TIME_UNTRUSTED,
         )
 
     def _state(self, reading: Reading) -> LedgerState:
@@ -168,7 +186,12 @@ class Engine:
         asked = checked(ask(Now(0, 0)))
         operation = self.entropy.uuid7() if op_id is None else op_id
         reach("effect.before")
-        answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, beside))
+        try:
+            answer = self._transact(operation, lambda tx: self._decide(tx, members_of(tx), asked, op_id, beside))
+        except LedgerError as error:
+            self._telling.failed(asked.event, error)
+            raise
+        self._telling.answered(asked.event, accepted=answer.accepted)
         reach("effect.after")
         return answer
 
@@ -183,8 +206,9 @@ class Engine:
 
     def _correct(self, tx: Tx, command: CorrectClock, op_id: bytes | None) -> Standing:
         new = self._time.sample()
-        old = tx.effects.time_mark() or new
-        ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), read_time(old, new))
+        mark, corrections = tx.effects.time_kept()
+        old = mark or new
+        ledger = self.standing(tx.effects.epoch, corrections, read_time(old, new))
         if op_id is not None and tx.effects.landed(op_id) is not None:
             check_same_correction(op_id, tx.effects.correction(op_id), command)
             return ledger
@@ -202,14 +226,15 @@ class Engine:
         return members
 
     def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, beside: Beside) -> Answer:
-        reading = read_time(tx.effects.time_mark(), self._time.sample())
-        ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), reading)
+        mark, corrections = tx.effects.time_kept()
+        reading = read_time(mark, self._time.sample())
+        ledger = self.standing(tx.effects.epoch, corrections, reading)
         command = self._as_of_now(tx, asked, reading.now, ledger)
         if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
             rows = rows_on_record(op_id, records, members, command)
             if not isinstance(command, HandOut):  # whether a permit may be told again is for the rules to say
                 return Answer(accepted=False, rows=rows, leaf_index=-1, ledger=ledger)
-        self.gate.verify(ledger, members, command, beside.signed)
+        self.gate.verify(tx.effects, ledger, members, command, beside.signed)
         decision = decide(ledger, members, command)
         if isinstance(decision, Rejected):
             key = command.action_key if isinstance(command, Propose) else members[0].action_key
@@ -222,8 +247,11 @@ class Engine:
                 ledger=ledger,
                 same_permit=decision.same_permit,
             )
-        self.gate.admit(members, command)
-        return self._write(tx, members, command, decision, ledger, reading, beside)
+        self.gate.admit(tx.effects, members, command)
+        answer = self._write(tx, members, command, decision, ledger, reading.now, beside)
+        if reading.mark != mark:  # else it stands there already: a mark has its milliseconds for several transitions
+            tx.effects.put_time_mark(reading.mark)
+        return answer
 
     def _as_of_now(self, tx: Tx, asked: Command, now: Now, ledger: Standing) -> Command:
         """Return what is asked, with the time, and with whether the witness has seen what is last on record here."""
@@ -239,21 +267,20 @@ class Engine:
         command: Command,
         decision: Accepted,
         ledger: Standing,
-        reading: Reading,
+        now: Now,
         beside: Beside,
     ) -> Answer:
         if decision.ledger is not None:
             raise NotAdmitted("an admission is not a transition of one action", code="not_here")
         before = {member.action_id: member for member in members}
-        record_id = -1
+        record_id, effects = -1, tx.effects
         for row in decision.rows:
             old = before.get(row.action_id)
             transition = Transition(command=command, ledger=ledger, old="" if old is None else str(old.state), row=row)
             salt = self.entropy.token(SALT_BYTES)
-            record_id = tx.effects.write(old, transition, now=reading.now, salt=salt, request=beside.request)
+            record_id = effects.write(old, transition, now=now, salt=salt, request=beside.request)
         if beside.answer is not None:
-            tx.effects.keep_answer(decision.rows[-1].action_id, beside.answer)
-        tx.effects.put_time_mark(reading.mark)
+            effects.keep_answer(decision.rows[-1].action_id, beside.answer)
         return Answer(
             accepted=True,
             rows=decision.rows,

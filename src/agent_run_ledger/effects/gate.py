@@ -22,8 +22,13 @@ from agent_run_ledger.kernel.effects.commands import (
     Successor,
 )
 from agent_run_ledger.kernel.effects.principals import ApprovalPolicy
+from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
+from agent_run_ledger.ports.effects import EffectTx
+
+NO_TRUST: Final = "open the ledger with its trust file (`open_effects`); `arl init --local` makes one"
 
 _SIGN: Final = "let an approver sign it, and call `grant` with the envelope (`arl approvals grant`)"
+_ANEW: Final = "ask for it anew: edit what is proposed, or make a successor of what was revoked or rejected"
 _POLICY: Final = "take the digest and the numbers of a policy of the trust file (`arl trust show`)"
 
 
@@ -43,8 +48,7 @@ class Gate:
         Refused: "no_trust", "one_signature", "unknown_principal", "short_nonce", and as `read_approval` says.
         """
         if self.trust is None:
-            hint = "open the ledger with one (`open_effects`); `arl init --local` makes one"
-            raise Refused("without a trust file nobody knows whose signatures count", code="no_trust", hint=hint)
+            raise Refused("without a trust file nobody knows whose signatures count", code="no_trust", hint=NO_TRUST)
         read, statement = read_approval(envelope)
         if len(read.signatures) != 1:
             raise Refused("an approval has one signature", code="one_signature")
@@ -59,13 +63,23 @@ class Gate:
             approval=approval_said(read, statement),
         )
 
-    def verify(self, ledger: Standing, members: tuple[Action, ...], command: Command, signed: bytes | None) -> None:
+    def verify(
+        self,
+        effects: EffectTx,
+        ledger: Standing,
+        members: tuple[Action, ...],
+        command: Command,
+        signed: bytes | None,
+    ) -> None:
         """Refuse an approval that the trust file does not bear. Asked before the rules, about approvals only.
 
         `signed`: the envelope, None where the caller gives its word alone. Refused: "not_signed", and as
         `verify_approval` says.
         """
-        if self.trust is None or not isinstance(command, Approve):
+        if not isinstance(command, Approve):
+            return
+        self.check_record(effects.trust())
+        if self.trust is None:
             return
         action = _member(members, command.action_id)
         if signed is None:
@@ -73,17 +87,36 @@ class Gate:
             raise Refused(said, code="not_signed", hint=_SIGN)
         verify_approval(signed, self.trust.trust, ledger=ledger, action=action, now=command.now)
 
-    def admit(self, members: tuple[Action, ...], command: Command) -> None:
+    def admit(self, effects: EffectTx, members: tuple[Action, ...], command: Command) -> None:
         """Refuse what the rules allow and the trust file does not. Asked after the rules.
 
-        Refused: "unknown_policy", "other_count", "window_too_long".
+        What was proposed before there was a trust file may have been approved without a signature, so nothing of it is
+        approved, claimed or sent. Refused: "unknown_policy", "other_count", "window_too_long", "before_trust", and as
+        `check_record` says.
         """
+        if not isinstance(command, Propose | Edit | Successor | Approve | Claim | Prepare | HandOut):
+            return
+        self.check_record(effects.trust())
         if self.trust is None:
             return
         if isinstance(command, Propose | Edit | Successor):
             self._check_terms(command.terms)
-        elif isinstance(command, Claim | Prepare | HandOut):
-            self._policy(_member(members, command.action_id).terms)
+            return
+        self._policy(_member(members, command.action_id).terms)
+        if effects.is_before_trust(command.action_id):
+            said = f"action {command.action_id.hex()} was proposed before there was a trust file"
+            raise Refused(said, code="before_trust", hint=_ANEW)
+
+    def check_record(self, found: TrustOnRecord | None) -> None:
+        """Refuse to go on under another trust file than the one on record, which may have come meanwhile.
+
+        Refused: "no_trust" without one, "other_trust" under another.
+        """
+        trust = self.trust
+        if trust is None and found is not None:
+            raise Refused("this ledger is under a trust file, and was opened without", code="no_trust", hint=NO_TRUST)
+        if trust is not None and (found is None or found.sha256 != trust.sha256):
+            raise other_trust(trust, found)
 
     def _check_terms(self, terms: Terms) -> None:
         policy = self._policy(terms)
@@ -101,6 +134,18 @@ class Gate:
             said = f"the trust file has no policy with the digest {terms.policy_sha256.hex()}"
             raise Refused(said, code="unknown_policy", hint=_POLICY)
         return found
+
+
+def other_trust(given: SignedTrust, found: TrustOnRecord | None) -> Refused:
+    """Return the refusal of a trust file that is not the one on record, with what may be done."""
+    said = f"the trust file given has the serial {given.trust.serial} and the digest {given.sha256.hex()}"
+    if found is None:
+        return Refused(f"{said}, and none is on record", code="other_trust", hint="open the ledger anew")
+    if given.trust.serial > found.serial:
+        hint = "`arl trust follow` puts it in use, where enough officers of both signed it"
+    else:
+        hint = f"it is an older one, or another: give the one with the serial {found.serial}"
+    return Refused(f"{said}; on record is serial {found.serial}, {found.sha256.hex()}", code="other_trust", hint=hint)
 
 
 def _member(members: tuple[Action, ...], action_id: bytes) -> Action:

@@ -43,7 +43,7 @@ class Prober:
         self._epoch = epoch
         self._entropy = entropy
 
-    def look(self, action_id: bytes, ask: Callable[[bool], Found] | None) -> ActionView:
+    def look(self, action_id: bytes, ask: Callable[[bool], object] | None) -> ActionView:
         """Return the action after a look. `ask` gets whether a drain is on record; None: there is no way to look.
 
         What `ask` raises passes through, and then nothing is on record of it. Misuse for an answer that is none.
@@ -51,7 +51,7 @@ class Prober:
         view = self._drained(self._ledger.get(action_id))
         if ask is None or view.state is not ActionState.UNRESOLVED:
             return view
-        found: object = ask(view.drain is not None)
+        found = ask(view.drain is not None)
         if not isinstance(found, Found):
             raise Misuse(f"a probe says {', '.join(Found)}, and this one {found!r:.80}", code="bad_probe")
         if found is Found.EXECUTED:

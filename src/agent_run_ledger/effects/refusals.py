@@ -90,6 +90,12 @@ def error_of_correction(rejected: Rejected) -> LedgerError:
     return _of_ledger(said, rejected) if rejected.code in _LEDGER else _for_good(said, rejected)
 
 
+def error_of_trust(state: LedgerState) -> LedgerError:
+    """Return the error of a trust file that may not come into use in this state. Nothing changed."""
+    words = f"a ledger that is {state} takes no trust file"
+    return _of_ledger("a trust file was refused: " + words, Rejected(f"ledger_{state}", words))
+
+
 def _of_ledger(said: str, rejected: Rejected) -> LedgerError:
     kind, hint = _LEDGER[rejected.code]
     return kind(said, code=rejected.code, hint=hint)

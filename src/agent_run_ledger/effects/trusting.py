@@ -73,14 +73,25 @@ def _read(data: bytes) -> tuple[Envelope, TrustFile]:
     return envelope, trust_from(envelope.payload)
 
 
-def _enough(envelope: Envelope, trust: TrustFile, now: Now) -> frozenset[str]:
+def read_signers(data: bytes, *, now: Now) -> tuple[TrustFile, frozenset[str]]:
+    """Return the trust file of an envelope, and which of its officers signed it so far: it may not count yet."""
+    envelope, trust = _read(data)
+    return trust, _signers(envelope, trust, now)
+
+
+def _signers(envelope: Envelope, trust: TrustFile, now: Now) -> frozenset[str]:
     """Return the officers of a trust file who signed an envelope with a key that counts now."""
-    signers = frozenset(
+    return frozenset(
         officer.name
         for officer in trust.officers
         for key in officer.keys
         if key.begun(now) and not key.over(now) and signed_by(envelope, key.public)
     )
+
+
+def _enough(envelope: Envelope, trust: TrustFile, now: Now) -> frozenset[str]:
+    """Return the officers who signed, where they are enough."""
+    signers = _signers(envelope, trust, now)
     if len(signers) < trust.officers_needed:
         said = f"{len(signers)} of the officers signed the trust file, and {trust.officers_needed} are needed"
         raise Refused(said, code="few_officers")

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_run_ledger.errors import Refused
-from agent_run_ledger.kernel.dsse import Envelope, read_envelope
+from agent_run_ledger.kernel.dsse import Envelope, Signature, envelope_bytes, read_envelope
 from agent_run_ledger.kernel.effects import Action, Now, Standing
 from agent_run_ledger.kernel.effects.approval import (
     APPROVAL_TYPE,
     MAX_STATEMENT_BYTES,
     Statement,
     VerifiedApproval,
+    statement_bytes,
     statement_from,
     statement_of,
     statement_sha256,
@@ -195,6 +196,12 @@ def read_approval(data: bytes) -> tuple[Envelope, Statement]:
     """Return the envelope and the statement that bytes hold, of which nothing is verified."""
     envelope = read_envelope(data, payload_type=APPROVAL_TYPE, limit=MAX_APPROVAL_BYTES)
     return envelope, statement_from(envelope.payload)
+
+
+def envelope_of(approval: VerifiedApproval) -> bytes:
+    """Return the envelope that an approval on record was given by."""
+    signature = Signature(approval.key_id, approval.signature)
+    return envelope_bytes(Envelope(APPROVAL_TYPE, statement_bytes(approval.statement), (signature,)))
 
 
 def approval_said(envelope: Envelope, statement: Statement) -> VerifiedApproval:

@@ -16,6 +16,7 @@ from agent_run_ledger.kernel.effects import (
     WitnessPolicy,
 )
 from agent_run_ledger.kernel.effects.evidence import Found
+from agent_run_ledger.kernel.effects.quick import quick_init
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
 
 CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
@@ -27,9 +28,18 @@ CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
 }
 """What each class of receiver is good for, in one line of every status."""
 
+READ_BY_CLOCK: Final = frozenset({ActionState.PREPARED})
+"""The states whose words depend on what time it is now."""
+
 UNWITNESSED: Final = "no witness: a restored older copy of this database is not noticed"
 
 
+_NEXT: Final[Mapping[ActionState, tuple[Event, ...]]] = {
+    state: tuple(event for old, event in ARROWS if old is state and event is not Event.ADMIT) for state in ActionState
+}
+
+
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionView:
     """One member of a key. `status` is its state in words, `guarantee` what its receiver's class is good for,
@@ -37,7 +47,7 @@ class ActionView:
 
     `drain` is the evidence_id of what is on record about nothing more arriving; `seen`, what the last look at the
     target saw, and the drain that it came after.
-
+    `nonce` is that of the authorisation which was begun, and whoever approves next has to sign: None before the first.
     `next` are the events that the state table lets follow; each has conditions of its own. Times are Unix
     milliseconds, None for what has not happened.
     """
@@ -56,8 +66,12 @@ class ActionView:
     request_sha256: bytes
     not_before_ms: int
     dispatch_before_ms: int
+    policy_sha256: bytes
+    display_sha256: bytes
+    preconditions: tuple[tuple[str, str], ...]
     approvals: tuple[str, ...]
     approvals_needed: int
+    nonce: bytes | None
     revoked: bool
     worker: str | None
     claim_id: bytes | None
@@ -88,7 +102,8 @@ class ActionView:
 class LedgerView:
     """Where the ledger stands: its state, its epoch, its witness, how many members are in which state.
 
-    `not_protected` says in words what nothing guards against.
+    `not_protected` says in words what nothing guards against. `clock_trusted`: whether the clock may say that something
+    is over; it may be doubted in any state.
     """
 
     ledger_id: bytes
@@ -97,6 +112,7 @@ class LedgerView:
     witness: WitnessPolicy
     counts: Mapping[ActionState, int]
     not_protected: tuple[str, ...]
+    clock_trusted: bool
 
 
 def unprotected(witness: WitnessPolicy) -> tuple[str, ...]:
@@ -125,8 +141,12 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         request_sha256=terms.request_sha256,
         not_before_ms=terms.not_before_ms,
         dispatch_before_ms=terms.dispatch_before_ms,
-        approvals=tuple(one.principal for one in action.approvals),
+        policy_sha256=terms.policy_sha256,
+        display_sha256=terms.display_sha256,
+        preconditions=terms.preconditions,
+        approvals=tuple([one.principal for one in action.approvals]),
         approvals_needed=terms.approvals_needed,
+        nonce=action.approvals[0].nonce if action.approvals else None,
         revoked=action.revoked,
         worker=action.worker,
         claim_id=action.claim_id,
@@ -139,7 +159,7 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         evidence=action.evidence,
         drain=None if action.drain is None else action.drain.evidence_id,
         seen=None if action.observation is None else (action.observation.found, action.observation.after),
-        next=tuple(event for old, event in ARROWS if old is action.state and event is not Event.ADMIT),
+        next=_NEXT[action.state],
         not_protected=unprotected(witness),
     )
 
@@ -153,6 +173,7 @@ def ledger_view(ledger: Standing, counts: Mapping[ActionState, int], unsigned: t
         witness=ledger.witness,
         counts=counts,
         not_protected=(*unprotected(ledger.witness), *unsigned),
+        clock_trusted=ledger.clock_trusted,
     )
 
 
@@ -167,7 +188,7 @@ def status_words(action: Action, *, now_ms: int | None = None, bound_ms: int = 0
         words += f" (authorization: not_established, {len(action.approvals)} of {action.terms.approvals_needed})"
     elif state is ActionState.UNRESOLVED:
         words += f" (in doubt since {action.in_doubt_since_ms})"
-    elif state is ActionState.PREPARED:
+    elif state in READ_BY_CLOCK:
         over_ms = (action.permit_expires_ms or 0) + bound_ms
         if now_ms is not None and now_ms >= over_ms:
             words += f" (in doubt since {over_ms})"

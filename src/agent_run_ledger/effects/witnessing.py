@@ -7,7 +7,7 @@ import threading
 from typing import Any, Final
 
 from agent_run_ledger.errors import Unavailable
-from agent_run_ledger.kernel.effects import LedgerState, WitnessPolicy
+from agent_run_ledger.kernel.effects import Action, ActionState, LedgerState, WitnessPolicy
 from agent_run_ledger.kernel.merkle import root
 from agent_run_ledger.ports import Store
 from agent_run_ledger.ports.effects import Heard, Seen, Witness
@@ -101,6 +101,11 @@ class Witnessing:
             self._failed = True
             log.warning("the witness fails, which is taken for silence: %s", why)
         return _SILENT
+
+
+def waits(row: Action) -> bool:
+    """Return whether a row is one that nobody is told of before the witness has seen it."""
+    return row.revoked or row.state is ActionState.NOT_EXECUTED
 
 
 def _is_answer(heard: Any) -> bool:

@@ -32,7 +32,7 @@ def write_private(path: Path, secret: Secret) -> None:
             file.write(secret.reveal())
             file.flush()
             os.fsync(file.fileno())
-        _sync_folder(path)
+        sync_folder(path)
     except BaseException as error:
         with suppress(OSError):
             path.unlink()
@@ -69,7 +69,8 @@ def exposed(mode: int, owner: int, reader: int) -> bool:
     return bool(mode & 0o077) or owner not in (reader, 0)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Put on disk that a path is in its folder."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -61,7 +61,7 @@ def find_authority(
     named = trust_path is not None or bool(os.environ.get(TRUST_VARIABLE))
     if not named and not os.path.lexists(path):
         return None
-    signed = open_trust(read_trust_file(path), now=_now(time), expected_sha256=None)
+    signed = open_trust(read_trust_file(path), now=now_here(time), expected_sha256=None)
     return Authority(signed=signed, path=path, local=is_local(db_path))
 
 
@@ -104,7 +104,7 @@ def actor_with_key(trust: TrustFile | SignedTrust, key: SigningKey, *, now: Now 
 
     Refused: "other_key" for nobody's, "key_not_yet_valid", "key_expired".
     """
-    who, now = holder_of(trust, key.key_id), now or _now(None)
+    who, now = holder_of(trust, key.key_id), now or now_here()
     held = None if who is None else who.key(key.key_id)
     if who is None or held is None:
         hint = "`arl principals list` shows whose keys count"
@@ -125,6 +125,7 @@ def _file(trust: TrustFile | SignedTrust) -> TrustFile:
     return trust.trust if isinstance(trust, SignedTrust) else trust
 
 
-def _now(time: TimeSource | None) -> Now:
+def now_here(time: TimeSource | None = None) -> Now:
+    """Return the time by this machine's clock, or by `time`, as no transaction knows it."""
     wall_ms = CheckedTime(time or SystemTime()).sample().wall_ms
     return Now(wall_ms, wall_ms)

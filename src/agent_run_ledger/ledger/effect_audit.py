@@ -29,6 +29,7 @@ from agent_run_ledger.kernel.effects.strength import weaker
 from agent_run_ledger.ledger.around import Around
 from agent_run_ledger.ledger.by_leaf import UNREADABLE, ByLeaf, Note, readable
 from agent_run_ledger.ledger.clock_audit import ClockAudit
+from agent_run_ledger.ledger.trust_audit import TrustAudit
 from agent_run_ledger.ports import Reader
 from agent_run_ledger.ports.effects import StoredAction, StoredTransition
 
@@ -55,6 +56,7 @@ class EffectAudit:
         self._note = note
         self._beside: ByLeaf[StoredTransition] = ByLeaf(iter(()), note, "")
         self._clock = ClockAudit(reader, note)
+        self._trust = TrustAudit(reader, note)
         self._owned = 0
         self._unread = False
         self._before: Standing | None = None
@@ -69,9 +71,10 @@ class EffectAudit:
         """Go on with leaves first ≤ index < stop."""
         self._beside = ByLeaf(self._records(first, stop), self._note, "a record of an action, whose leaf is missing")
         self._clock.begin(first, stop)
+        self._trust.begin(first, stop)
 
     def leaf(self, index: int, changes: Sequence[Mapping[str, Any]], around: Around) -> None:
-        """Check what one leaf says of actions and of the clock; `changes` are all of the leaf's, well-formed."""
+        """Check what one leaf says of actions, clock and trust files; `changes` are all of its, well-formed."""
         own = self._beside.of(index)
         for position, change in enumerate(changes):
             if change["type"] == ACTION:
@@ -81,11 +84,13 @@ class EffectAudit:
         for position in own:
             self._note(index, f"a record of an action at position {position}, where the leaf has no change of one")
         self._clock.leaf(index, changes, around)
+        self._trust.leaf(index, changes, around)
 
     def end(self) -> None:
         """Name the records that belong to none of the leaves since `begin`."""
         self._beside.finish()
         self._clock.end()
+        self._trust.end()
 
     def look_for_strays(self, first: int, stop: int, size: Callable[[], int]) -> None:
         """Report records of leaves that the log does not have; `size` is asked after reading."""
@@ -95,6 +100,7 @@ class EffectAudit:
             if not 0 <= stored.leaf_index < now:
                 self._note(stored.leaf_index, "a record of an action outside the log that the head describes")
         self._clock.look_for_strays(first, stop, size)
+        self._trust.look_for_strays(first, stop, size)
 
     def replay(self, until: int) -> None:
         """Ask the rules again about every key. `until`: the leaf behind the last that was read.
@@ -129,6 +135,7 @@ class EffectAudit:
         if stored is not None and written is not None:
             yield from _contradictions(change, stored, written, around)
             yield from self._clock.wrong_standing(written.ledger)
+            yield from self._trust.wrong_approval(written)
         self._clock.believe(None if written is None else written.command.now)
 
     def _look_for_ownerless(self) -> None:
@@ -283,6 +290,8 @@ def _contradictions(
         wrong.append("the log never gave this store authority")
     if around.is_copy and ledger.state is not LedgerState.RECOVERY:
         wrong.append(f"the log is a copy's, and the ledger was {ledger.state}")
+    if ledger.clock_doubted and ledger.state in (LedgerState.OPEN, LedgerState.TIME_UNTRUSTED):
+        wrong.append(f"the ledger was {ledger.state}, and its clock doubted beside that")
     return wrong
 
 

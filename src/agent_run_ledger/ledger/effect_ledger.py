@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_run_ledger.effects.answers import kept_answer
@@ -13,12 +14,13 @@ from agent_run_ledger.effects.grants import Dispatch, Grant
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.sizes import check_nonce
 from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
+from agent_run_ledger.effects.trust_record import adopt, follow
 from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view
-from agent_run_ledger.effects.witnessing import Witnessing
+from agent_run_ledger.effects.witnessing import Witnessing, waits
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Pending, Refused
-from agent_run_ledger.kernel.effects import Action, ActionState, WitnessPolicy
+from agent_run_ledger.kernel.effects import WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
 from agent_run_ledger.kernel.effects.clock import CorrectClock
 from agent_run_ledger.kernel.effects.commands import (
@@ -45,10 +47,10 @@ from agent_run_ledger.kernel.effects.commands import (
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import permit_of
 from agent_run_ledger.kernel.effects.report import Answered
-from agent_run_ledger.ledger.effect_opening import refuse_other_ledger, refuse_weaker
+from agent_run_ledger.ledger.effect_opening import refuse_unfit, refuse_weaker, settings_on_record
 from agent_run_ledger.ledger.effect_records import EffectRecords
 from agent_run_ledger.ports import Entropy
-from agent_run_ledger.ports.effects import TimeSource, Witness
+from agent_run_ledger.ports.effects import EffectObserver, TimeSource, Witness
 from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.store.sqlite_store import WAIT_S
@@ -85,20 +87,20 @@ class EffectLedger(EffectRecords):
         entropy: Entropy | None = None,
         settings: Settings | None = None,
         trust: SignedTrust | None = None,
+        observers: Sequence[EffectObserver] = (),
         wait_s: float = WAIT_S,
     ) -> None:
         """Open the effects of an existing store; it never makes one.
 
         Refused: no_store, no_authority (`arl init` gives it), network_filesystem, weaker_settings (than those of the
-        latest transition), other_trust (of another ledger). A copy opens in recovery: it can be read and observed, and
-        grants nothing. `witness`: the memory outside of the database, None for none. `trust`: whose signatures count
-        (`open_effects` finds it); without one `approve` takes its caller's word.
+        latest transition), no_trust and other_trust (than the one on record). A copy opens in recovery: it can be read
+        and observed, and grants nothing. `witness`: the memory outside of the database, None for none. `settings`: by
+        default those of the latest transition. `trust`: whose signatures count (`open_effects` finds it); without one
+        `approve` takes its caller's word. `observers` are told of each answer.
         """
         self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
         try:
-            if not self._store.is_copy and not self._store.authority:
-                raise Refused(f"{self._store.location} has no authority for effects", code="no_authority", hint=_INIT)
-            refuse_other_ledger(self._store, trust)
+            refuse_unfit(self._store, trust, is_copy=self._store.is_copy)
             self._entropy = entropy or SystemEntropy()
             self._time = CheckedTime(time or SystemTime())
             self._witnessing = Witnessing(self._store, witness)
@@ -107,12 +109,14 @@ class EffectLedger(EffectRecords):
                 time=self._time,
                 entropy=self._entropy,
                 witnessing=self._witnessing,
-                settings=settings or Settings(),
+                settings=settings or settings_on_record(self._store),
                 is_copy=self._store.is_copy,
                 gate=Gate(trust),
+                observers=observers,
             )
             refuse_weaker(self._store, self._standing)
             self._witnessing.look()
+            adopt(self._engine)
         except BaseException:
             self._store.close()
             raise
@@ -403,6 +407,14 @@ class EffectLedger(EffectRecords):
         asked = CorrectClock(actor=actor, people=people)
         return ledger_view(self._engine.correct_clock(asked, op_id=op_id), counts, self._unsigned())
 
+    def follow_trust(self, signed: bytes, *, op_id: bytes | None = None) -> SignedTrust:
+        """Put the trust file of an envelope in the place of the one in use, on record, and return it.
+
+        It has a higher serial, and enough officers of both signed it. The file itself is for the caller to put in its
+        place (`arl trust follow` does both). Errors as of `trusting.follow_trust`.
+        """
+        return follow(self._engine, signed, op_id=op_id)
+
     def close(self) -> None:
         """Close the ledger; a second call does nothing."""
         self._store.close()
@@ -431,7 +443,7 @@ class EffectLedger(EffectRecords):
     def _told(self, answer: Answer, *, of_success: bool = False) -> ActionView:
         """Return what a transition left, once it may be told. A success may be at once, also of what was revoked."""
         row = answer.rows[-1]
-        if not (answer.cosign_first or (_waits(row) and not of_success)):
+        if not (answer.cosign_first or (waits(row) and not of_success)):
             return self._view(row)
         if not (self._witnessing.covers(answer.leaf_index) if answer.accepted else self._covered(row.action_id)):
             raise Pending(
@@ -447,11 +459,3 @@ class EffectLedger(EffectRecords):
             return True
         last = self._store.reader().effects.last_record_id(action_id)
         return last >= 0 and self._witnessing.covers(last >> 16)
-
-
-def _waits(row: Action) -> bool:
-    """Return whether a row is one that nobody is told of before the witness has seen it."""
-    return row.revoked or row.state is ActionState.NOT_EXECUTED
-
-
-_INIT = "`arl init` gives a store authority, once, by people's decision"

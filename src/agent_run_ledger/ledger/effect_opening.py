@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 
+from agent_run_ledger.effects.engine import LIMITS, Settings
 from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.sizes import check_id
 from agent_run_ledger.effects.trusting import SignedTrust
@@ -14,24 +15,41 @@ from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.strength import weaker
 from agent_run_ledger.ports import Store
 
+_INIT = "`arl init` gives a store authority, once, by people's decision"
 
-def refuse_other_ledger(store: Store, trust: SignedTrust | None) -> None:
-    """Refuse the trust file of another ledger."""
+
+def refuse_unfit(store: Store, trust: SignedTrust | None, *, is_copy: bool) -> None:
+    """Refuse a store that has no authority for effects, and the trust file of another ledger."""
+    if not is_copy and not store.authority:
+        raise Refused(f"{store.location} has no authority for effects", code="no_authority", hint=_INIT)
     if trust is not None and trust.trust.ledger_id != store.log_id:
         said = f"the trust file is that of ledger {trust.trust.ledger_id.hex()}, and {store.location} is of another"
         raise Refused(said, code="other_trust", hint="name the trust file that was made for this store")
 
 
-def refuse_weaker(store: Store, now: Callable[[], Standing]) -> None:
-    """Refuse to open with less than the latest transition was decided by."""
+def settings_on_record(store: Store) -> Settings:
+    """Return the settings by which the latest transition was decided, those of a new ledger before the first."""
+    before = standing_on_record(store)
+    if before is None:
+        return Settings()
+    return Settings(**{name: getattr(before, name) for name in LIMITS})
+
+
+def standing_on_record(store: Store) -> Standing | None:
+    """Return where the ledger stood at the latest transition, None before the first."""
     latest = store.reader().effects.latest()
     if latest is None:
-        return
+        return None
     try:
-        before = transition_from(latest.payload).ledger
+        return transition_from(latest.payload).ledger
     except (ValueError, KeyError, TypeError) as error:
         raise Tampered(f"the record of the latest transition cannot be read: {error}", code="corrupt") from error
-    if less := weaker(now(), before):
+
+
+def refuse_weaker(store: Store, now: Callable[[], Standing]) -> None:
+    """Refuse to open with less than the latest transition was decided by."""
+    before = standing_on_record(store)
+    if before is not None and (less := weaker(now(), before)):
         raise Refused(
             f"{store.location} was used with stronger settings: {', '.join(less)}",
             code="weaker_settings",

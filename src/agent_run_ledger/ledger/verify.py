@@ -11,6 +11,7 @@ from agent_run_ledger.errors import LedgerError, Misuse, Unavailable
 from agent_run_ledger.kernel.effects import WitnessPolicy
 from agent_run_ledger.kernel.effects.clock import is_correction
 from agent_run_ledger.kernel.effects.record import ACTION
+from agent_run_ledger.kernel.effects.trust_change import is_trust_change
 from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
 from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_consistency
 from agent_run_ledger.kernel.record import record_mac
@@ -271,7 +272,7 @@ class _Audit:
         if wrong:
             self._note_all(index, wrong)
         for position, change in enumerate(changes):
-            if change["type"] == ACTION or is_correction(change):
+            if change["type"] == ACTION or is_correction(change) or is_trust_change(change):
                 continue
             stored = own.pop(position, None)
             mac = change.get("mac")

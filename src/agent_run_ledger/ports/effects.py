@@ -11,7 +11,8 @@ from agent_run_ledger.kernel.effects.action import Action, Now
 from agent_run_ledger.kernel.effects.clock import Correction
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition
-from agent_run_ledger.kernel.effects.states import ActionState, WitnessPolicy
+from agent_run_ledger.kernel.effects.states import ActionState, Event, WitnessPolicy
+from agent_run_ledger.kernel.effects.trust_change import TrustChange, TrustOnRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,22 @@ class StoredAnswer:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrustChange:
+    """The record of one trust file that came into use: `record_id` as of a transition, the rest as in `TrustChange`."""
+
+    record_id: int
+    sha256: bytes
+    serial: int
+    salt: bytes
+    payload: bytes
+
+    @property
+    def leaf_index(self) -> int:
+        """Return the index of the leaf that holds this record's MAC."""
+        return self.record_id >> 16
+
+
 class EffectTx(Protocol):
     """The rows of effects within one write transaction; what it writes lands with the transaction's one leaf."""
 
@@ -74,16 +91,12 @@ class EffectTx(Protocol):
         """The ledger's epoch."""
         ...
 
-    def time_mark(self) -> Sample | None:
-        """Return the latest time that was believed, None before the first."""
+    def time_kept(self) -> tuple[Sample | None, tuple[int, int]]:
+        """Return the latest time that was believed, None before the first, and what the reader's `corrections` does."""
         ...
 
     def put_time_mark(self, mark: Sample) -> None:
         """Keep a time that was believed."""
-        ...
-
-    def corrections(self) -> tuple[int, int]:
-        """Return how many clock corrections there are, and the latest of their `later_ms`; (0, 0) without one."""
         ...
 
     def correction(self, op_id: bytes) -> StoredCorrection | None:
@@ -92,6 +105,26 @@ class EffectTx(Protocol):
 
     def correct_clock(self, correction: Correction, *, salt: bytes) -> int:
         """Write a correction's record, its change in the leaf, and its new mark; return the record id."""
+        ...
+
+    def trust(self) -> TrustOnRecord | None:
+        """Return which trust file is in use, None before the first."""
+        ...
+
+    def is_before_trust(self, action_id: bytes) -> bool:
+        """Return whether an action was made before the first trust file came into use; False where none did."""
+        ...
+
+    def trust_change(self, op_id: bytes) -> StoredTrustChange | None:
+        """Return the record of an operation by which a trust file came into use, None for any other."""
+        ...
+
+    def change_trust(self, change: TrustChange, *, salt: bytes) -> int:
+        """Write the record of a trust file that comes into use and its change in the leaf; return the record id.
+
+        Where its serial is not above all that were in use it must raise Tampered("rules_disagree"), and nothing may
+        land.
+        """
         ...
 
     def members(self, action_key: str) -> tuple[Action, ...]:
@@ -139,6 +172,10 @@ class EffectReader(Protocol):
         """Return the latest time that was believed, None before the first."""
         ...
 
+    def trust(self) -> TrustOnRecord | None:
+        """Return which trust file is in use, None before the first."""
+        ...
+
     def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
         """Return how many approvals, requests and answers belong to no action, and of `limit` kind and row id."""
         ...
@@ -157,6 +194,29 @@ class EffectReader(Protocol):
 
     def in_states(self, states: Sequence[ActionState], *, after_row_id: int, limit: int) -> list[StoredAction]:
         """Return the members in these states with row ids above `after_row_id`, oldest first, by an index."""
+        ...
+
+    def oldest(self, states: Sequence[ActionState], *, limit: int) -> list[StoredAction]:
+        """Return the members in these states that wait longest, by `ages.since_ms`, at most `limit`.
+
+        A state's members are found by an index; those that are claimed, prepared or unresolved are all looked at.
+        """
+        ...
+
+    def stranded(self, *, over_ms: int, limit: int) -> list[StoredAction]:
+        """Return the claims, prepared or not, whose `ages.deadline_ms` is `over_ms` or before, oldest claim first."""
+        ...
+
+    def count_stranded(self, *, over_ms: int) -> int:
+        """Return how many there are of them."""
+        ...
+
+    def waiting_since(self, *, now_ms: int) -> int | None:
+        """Return when the oldest proposal was made that is not approved and whose window is not over; None: none."""
+        ...
+
+    def ids_with(self, prefix: str, *, limit: int) -> list[bytes]:
+        """Return the ids, at most `limit`, whose lower-case hex digits begin with these (at most 32 of them)."""
         ...
 
     def keys(self) -> Iterator[str]:
@@ -191,6 +251,10 @@ class EffectReader(Protocol):
         """Yield the records of clock corrections of leaves first ≤ index < stop in order, in bounded memory."""
         ...
 
+    def leaf_trust_changes(self, *, first: int, stop: int) -> Iterator[StoredTrustChange]:
+        """Yield the records of trust files of leaves first ≤ index < stop in order, in bounded memory."""
+        ...
+
     def count_transitions(self) -> int:
         """Return how many records of transitions there are."""
         ...
@@ -201,6 +265,40 @@ class TimeSource(Protocol):
 
     def sample(self) -> Sample:
         """Return one look at the clocks. Called inside of the write transaction, after the locks."""
+        ...
+
+
+class Gave(StrEnum):
+    """What a ledger gave for an answer. RECORDED: it was on record already, and nothing changed."""
+
+    ACCEPTED = "accepted"
+    RECORDED = "recorded"
+    REFUSED = "refused"
+    PENDING = "pending"
+    UNAVAILABLE = "unavailable"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectNotice:
+    """One question that was asked of a ledger, and the answer. `code`: that of the error, empty without one.
+
+    Nothing of the action is in it: no key, no id, no name.
+    """
+
+    event: Event
+    gave: Gave
+    code: str = ""
+
+
+class EffectObserver(Protocol):
+    """What is told of the questions to an effect ledger in this process, and changes nothing in it.
+
+    It is told in the thread that asked, after the transaction. What it raises is logged once and it is told no more.
+    """
+
+    def tell(self, notice: EffectNotice, /) -> None:
+        """Take note of one answer."""
         ...
 
 

@@ -59,11 +59,13 @@ def perform(call: EffectCall) -> EffectResult:
     """
     until = time.monotonic() + call.wait_s
     looked, unclear = False, None
+    last: EffectMember | None = None
     for _ in range(_MOST_MOVES):
         members = _members(call, unclear)
         move = _next(call, members, looked=looked)
         if members:
-            call.place.effect = members[-1].action_id.hex()
+            last = members[-1]
+            call.place.effect = last.action_id.hex()
         if move is Move.GIVE:
             return _given(call, members[-1])
         if move is Move.DRIFT:
@@ -79,7 +81,7 @@ def perform(call: EffectCall) -> EffectResult:
         reach("effect_step.moved")
     raise EffectPending(
         f"effect {call.name!r}: its action changed {_MOST_MOVES} times while it was carried out",
-        **_names(members[-1]),
+        **({} if last is None else _names(last)),
     )
 
 

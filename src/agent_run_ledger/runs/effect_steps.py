@@ -65,7 +65,8 @@ class Effect(Step[P, EffectResult]):
         wait_s: float = 0,
         **settings: Any,
     ) -> None:
-        super().__init__(cast("Callable[P, EffectResult]", fn), **{**settings, "interchangeable": True})
+        settings["interchangeable"] = True  # equal calls are one effect, whose result is the same for all
+        super().__init__(cast("Callable[P, EffectResult]", fn), **settings)
         self.builds: Callable[..., Any] = fn
         if self.shape not in (Shape.SYNC, Shape.ASYNC):
             raise self._bad("builds one request: it is no generator")

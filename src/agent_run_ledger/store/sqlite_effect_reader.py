@@ -8,9 +8,23 @@ from typing import Any, Protocol, TypeVar
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.states import ActionState
-from agent_run_ledger.ports.effects import StoredAction, StoredAnswer, StoredCorrection, StoredTransition
+from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
+from agent_run_ledger.ports.effects import (
+    StoredAction,
+    StoredAnswer,
+    StoredCorrection,
+    StoredTransition,
+    StoredTrustChange,
+)
 from agent_run_ledger.store.sqlite_driver import Connection, Row
-from agent_run_ledger.store.sqlite_effect_rows import actions_from, answer_row, correction_row, transition_row
+from agent_run_ledger.store.sqlite_effect_rows import (
+    actions_from,
+    answer_row,
+    correction_row,
+    transition_row,
+    trust_change_row,
+    trust_on_record,
+)
 from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.statements import statements
@@ -18,6 +32,10 @@ from agent_run_ledger.store.statements import statements
 T = TypeVar("T")
 
 _CHUNK_ROWS = 1_000
+_ID_DIGITS = 32
+_HELD = (ActionState.CLAIMED, ActionState.PREPARED)
+_OLDEST = dict.fromkeys(_HELD, "select_oldest_claimed") | {ActionState.UNRESOLVED: "select_oldest_in_doubt"}
+"""Which statement finds those that wait longest in a state; in another one they wait since their proposal."""
 
 
 class Locked(Protocol):
@@ -43,6 +61,10 @@ class SqliteEffectReader:
         """See ports.effects.EffectReader.time_mark."""
         rows = self._fetch("select_effect_time", ())
         return Sample(wall_ms=rows[0][0], uptime_ms=rows[0][1], boot=rows[0][2]) if rows else None
+
+    def trust(self) -> TrustOnRecord | None:
+        """See ports.effects.EffectReader.trust."""
+        return trust_on_record(self._fetch("select_trust", ()))
 
     def ownerless(self, *, limit: int) -> tuple[int, list[tuple[str, int]]]:
         """See ports.effects.EffectReader.ownerless."""
@@ -76,6 +98,30 @@ class SqliteEffectReader:
             return connection.execute(self._q["select_actions"], (str(sorted(row_ids)[:limit]),)).fetchall()
 
         return self._actions(read)
+
+    def oldest(self, states: Sequence[ActionState], *, limit: int) -> list[StoredAction]:
+        """See ports.effects.EffectReader.oldest."""
+        asked = [(self._q[_OLDEST.get(state, "select_oldest_proposed")], (state.value, limit)) for state in states]
+        return self._longest(asked, limit)
+
+    def stranded(self, *, over_ms: int, limit: int) -> list[StoredAction]:
+        """See ports.effects.EffectReader.stranded."""
+        sql = self._q["select_stranded"]
+        return self._longest([(sql, (state.value, over_ms, limit)) for state in _HELD], limit)
+
+    def count_stranded(self, *, over_ms: int) -> int:
+        """See ports.effects.EffectReader.count_stranded."""
+        return sum(int(self._fetch("count_stranded", (state.value, over_ms))[0][0]) for state in _HELD)
+
+    def waiting_since(self, *, now_ms: int) -> int | None:
+        """See ports.effects.EffectReader.waiting_since."""
+        rows = self._fetch("select_oldest_waiting", (now_ms,))
+        return int(rows[0][0]) if rows else None
+
+    def ids_with(self, prefix: str, *, limit: int) -> list[bytes]:
+        """See ports.effects.EffectReader.ids_with."""
+        first, last = (bytes.fromhex(prefix.ljust(_ID_DIGITS, digit)) for digit in "0f")
+        return [row[0] for row in self._fetch("select_ids_between", (first, last, limit))]
 
     def keys(self) -> Iterator[str]:
         """See ports.effects.EffectReader.keys."""
@@ -124,6 +170,10 @@ class SqliteEffectReader:
         """See ports.effects.EffectReader.leaf_corrections."""
         return map(correction_row, self._beside("select_corrections_between", first, stop))
 
+    def leaf_trust_changes(self, *, first: int, stop: int) -> Iterator[StoredTrustChange]:
+        """See ports.effects.EffectReader.leaf_trust_changes."""
+        return map(trust_change_row, self._beside("select_trust_changes_between", first, stop))
+
     def count_transitions(self) -> int:
         """See ports.effects.EffectReader.count_transitions."""
         return int(self._fetch("count_action_records", ())[0][0])
@@ -138,6 +188,17 @@ class SqliteEffectReader:
         while rows := self._fetch(name, (after, before, _CHUNK_ROWS)):
             yield from rows
             after = rows[-1][0] + 1
+
+    def _longest(self, asked: Sequence[tuple[str, Row]], limit: int) -> list[StoredAction]:
+        """Return the actions of statements that give a moment and a row id, the earliest moments first."""
+        order: dict[int, int] = {}
+
+        def read(connection: Connection) -> list[Row]:
+            found = [row for sql, bindings in asked for row in connection.execute(sql, bindings).fetchall()]
+            order.update((row[1], place) for place, row in enumerate(sorted(found)[:limit]))
+            return connection.execute(self._q["select_actions"], (str(list(order)),)).fetchall()
+
+        return sorted(self._actions(read), key=lambda one: order[one.row_id])
 
     def _actions(self, read: Callable[[Connection], list[Row]]) -> list[StoredAction]:
         """Read actions with several statements in one read transaction."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -15,9 +16,17 @@ from agent_run_ledger.kernel.effects.action import Action, Approval, Terms
 from agent_run_ledger.kernel.effects.evidence import Drain, Observation
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
-from agent_run_ledger.ports.effects import StoredAction, StoredAnswer, StoredCorrection, StoredTransition
+from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
+from agent_run_ledger.ports.effects import (
+    StoredAction,
+    StoredAnswer,
+    StoredCorrection,
+    StoredTransition,
+    StoredTrustChange,
+)
 from agent_run_ledger.store.sqlite_driver import Row
 
+_SHORT_BYTES, _MOST_KEPT = 1_024, 512
 _APPROVAL: Final = 30
 """Where the columns of an approval begin; this one, its row id, is None where there is none."""
 _row_id = itemgetter(27)
@@ -117,7 +126,9 @@ def _place(row: Row) -> tuple[int, int]:
 
 
 def _action_from(row: Row, approvals: Sequence[Row]) -> StoredAction:
-    more: More = from_plain(More, orjson.loads(row[26]))
+    stored: Any = row[26]
+    is_short = isinstance(stored, bytes) and len(stored) <= _SHORT_BYTES
+    more = _short_more_from(stored) if is_short else _more_from(stored)
     if set(map(type, _integers(row))) != {int}:
         raise ValueError("a number is none")
     terms = Terms(
@@ -166,6 +177,15 @@ def _action_from(row: Row, approvals: Sequence[Row]) -> StoredAction:
     return StoredAction(row_id=row[27], action=action, proposed_at_ms=row[28], changed_at_ms=row[29])
 
 
+def _more_from(stored: Any) -> More:
+    more: More = from_plain(More, orjson.loads(stored))
+    return more
+
+
+_short_more_from: Final = lru_cache(maxsize=_MOST_KEPT)(_more_from)
+"""The same from memory: all transitions of a claim up to its outcome find the same bytes."""
+
+
 def transition_row(row: Row) -> StoredTransition:
     """Return the record of a transition of its columns. Tampered("corrupt") where they hold other types."""
     values: Any = row
@@ -182,6 +202,24 @@ def answer_row(row: Row) -> StoredAnswer:
     if not isinstance(evidence_id, bytes) or not isinstance(status, int | None) or not isinstance(body, bytes):
         raise Tampered("an answer of a target holds a value of another type", code="corrupt")
     return StoredAnswer(evidence_id=evidence_id, status=status, body=body)
+
+
+def trust_on_record(rows: list[Row]) -> TrustOnRecord | None:
+    """Return which trust file is in use, None without a row. Tampered("corrupt") for other types."""
+    if not rows:
+        return None
+    sha256, serial = rows[0]
+    if (type(sha256), type(serial)) != (bytes, int):
+        raise Tampered("the record of the trust file in use holds another type", code="corrupt")
+    return TrustOnRecord(sha256=sha256, serial=serial)
+
+
+def trust_change_row(row: Row) -> StoredTrustChange:
+    """Return the record of a trust file of its columns. Tampered("corrupt") where they hold other types."""
+    record_id, sha256, serial, salt, payload = row
+    if (type(sha256), type(serial), type(salt), type(payload)) != (bytes, int, bytes, bytes):
+        raise Tampered(f"the record {record_id} of a trust file holds another type", code="corrupt")
+    return StoredTrustChange(record_id=record_id, sha256=sha256, serial=serial, salt=salt, payload=payload)
 
 
 def correction_row(row: Row) -> StoredCorrection:

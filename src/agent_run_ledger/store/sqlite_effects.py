@@ -15,7 +15,14 @@ from agent_run_ledger.kernel.effects.clock import (
 from agent_run_ledger.kernel.effects.commands import Approve, Claim, CloseUnprepared, Expire, HandOut, Prepare
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import Transition, change_of, transition_bytes, transition_mac
-from agent_run_ledger.ports.effects import StoredAnswer, StoredCorrection, StoredTransition
+from agent_run_ledger.kernel.effects.trust_change import (
+    TrustChange,
+    TrustOnRecord,
+    line_of_trust,
+    trust_change_bytes,
+    trust_change_mac,
+)
+from agent_run_ledger.ports.effects import StoredAnswer, StoredCorrection, StoredTransition, StoredTrustChange
 from agent_run_ledger.store.sqlite_driver import Row
 from agent_run_ledger.store.sqlite_effect_rows import (
     actions_from,
@@ -24,6 +31,8 @@ from agent_run_ledger.store.sqlite_effect_rows import (
     row_of_action,
     row_of_approval,
     transition_row,
+    trust_change_row,
+    trust_on_record,
 )
 from agent_run_ledger.store.statements import statements
 
@@ -31,6 +40,8 @@ if TYPE_CHECKING:
     from agent_run_ledger.store.sqlite_tx import SqliteTx
 
 EFFECTS_FILE = "sqlite_effects.sql"
+
+_VERIFY = "nothing was written; `arl verify` compares the rows with the log"
 
 
 class SqliteEffects:
@@ -46,19 +57,15 @@ class SqliteEffects:
         """See ports.effects.EffectTx.epoch."""
         return self._tx.epoch
 
-    def time_mark(self) -> Sample | None:
-        """See ports.effects.EffectTx.time_mark."""
-        rows = self._tx.fetch(self._q["select_effect_time"], ())
-        return Sample(wall_ms=rows[0][0], uptime_ms=rows[0][1], boot=rows[0][2]) if rows else None
+    def time_kept(self) -> tuple[Sample | None, tuple[int, int]]:
+        """See ports.effects.EffectTx.time_kept."""
+        count, latest_ms, wall_ms, uptime_ms, boot = self._tx.fetch(self._q["select_time_kept"], ())[0]
+        mark = None if boot is None else Sample(wall_ms=wall_ms, uptime_ms=uptime_ms, boot=boot)
+        return mark, (count, latest_ms)
 
     def put_time_mark(self, mark: Sample) -> None:
         """See ports.effects.EffectTx.put_time_mark."""
         self._tx.write(self._q["put_effect_time"], (mark.wall_ms, mark.uptime_ms, mark.boot))
-
-    def corrections(self) -> tuple[int, int]:
-        """See ports.effects.EffectTx.corrections."""
-        count, latest_ms = self._tx.fetch(self._q["select_corrections"], ())[0]
-        return count, latest_ms
 
     def correction(self, op_id: bytes) -> StoredCorrection | None:
         """See ports.effects.EffectTx.correction."""
@@ -71,6 +78,33 @@ class SqliteEffects:
         self._tx.add_change(change_of_correction(correction, correction_mac(salt, payload)))
         self._tx.write(self._q["insert_correction"], (record_id, correction.later_ms, salt, payload))
         self.put_time_mark(correction.new)
+        return record_id
+
+    def trust(self) -> TrustOnRecord | None:
+        """See ports.effects.EffectTx.trust."""
+        return trust_on_record(self._tx.fetch(self._q["select_trust"], ()))
+
+    def is_before_trust(self, action_id: bytes) -> bool:
+        """See ports.effects.EffectTx.is_before_trust."""
+        return bool(self._tx.fetch(self._q["select_before_trust"], (action_id,)))
+
+    def trust_change(self, op_id: bytes) -> StoredTrustChange | None:
+        """See ports.effects.EffectTx.trust_change."""
+        rows = self._tx.fetch(self._q["select_trust_change_of"], (op_id,))
+        return trust_change_row(rows[0]) if rows else None
+
+    def change_trust(self, change: TrustChange, *, salt: bytes) -> int:
+        """See ports.effects.EffectTx.change_trust."""
+        payload, record_id = trust_change_bytes(change), self._tx.next_record_id
+        self._tx.add_change(line_of_trust(change, trust_change_mac(salt, payload)))
+        bindings = (record_id, change.sha256, change.serial, salt, payload)
+        try:
+            self._tx.write(self._q["insert_trust_change"], bindings)
+        except Misuse as error:
+            if error.code != "constraint":
+                raise
+            said = f"the trust file with serial {change.serial} was let in, and the schema does not let it"
+            raise self._tx.fail(Tampered(said, code="rules_disagree", hint=_VERIFY)) from error
         return record_id
 
     def members(self, action_key: str) -> tuple[Action, ...]:
@@ -144,7 +178,7 @@ class SqliteEffects:
             Tampered(
                 f"the rules let action {transition.row.action_id.hex()} {transition.command.event}, {who}",
                 code="rules_disagree",
-                hint="nothing was written; `arl verify` compares the rows with the log",
+                hint=_VERIFY,
             )
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent_run_ledger.kernel.gauges import StoreGauges
+from agent_run_ledger.kernel.gauges import EffectGauges, StoreGauges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,11 @@ class Family:
 
 def families(gauges: StoreGauges) -> list[Family]:
     """Return the gauges under their names; every label value is one of a fixed few."""
+    found = _of_runs(gauges)
+    return found if gauges.effects is None else [*found, *_of_effects(gauges.effects)]
+
+
+def _of_runs(gauges: StoreGauges) -> list[Family]:
     return [
         Family(
             name="agent_run_ledger_stored_runs",
@@ -29,8 +34,14 @@ def families(gauges: StoreGauges) -> list[Family]:
         ),
         Family(
             name="agent_run_ledger_unresolved_age_seconds",
-            text="Age of the oldest call begun and not concluded in a run that nobody works on; 0 without one.",
+            text="Age of the oldest call or action of which nobody knows how it ended; 0 without one.",
             samples={"": gauges.unresolved_age_s},
+        ),
+        Family(
+            name="agent_run_ledger_quarantined_runs",
+            text="Runs in QUARANTINE, by why: loop, budget, other.",
+            label="why",
+            samples={str(why): count for why, count in gauges.quarantined.items()},
         ),
         Family(name="agent_run_ledger_log_leaves", text="Leaves of the store's log.", samples={"": gauges.leaves}),
         Family(
@@ -38,6 +49,40 @@ def families(gauges: StoreGauges) -> list[Family]:
             text="Size of the store's files.",
             label="file",
             samples={"database": gauges.database_bytes, "wal": gauges.wal_bytes},
+        ),
+    ]
+
+
+def _of_effects(gauges: EffectGauges) -> list[Family]:
+    from agent_run_ledger.kernel.effects.states import LedgerState
+
+    return [
+        Family(
+            name="agent_run_ledger_stored_actions",
+            text="Actions in the store, by state.",
+            label="state",
+            samples={str(state): count for state, count in gauges.actions.items()},
+        ),
+        Family(
+            name="agent_run_ledger_doubt_age_seconds",
+            text="Age of the oldest doubt about an action that nothing has ended; 0 without one.",
+            samples={"": gauges.doubt_age_s},
+        ),
+        Family(
+            name="agent_run_ledger_stranded_claims",
+            text="Claims whose permit or window is over by every clock, and whose worker recorded nothing.",
+            samples={"": gauges.stranded},
+        ),
+        Family(
+            name="agent_run_ledger_waiting_approval_age_seconds",
+            text="Age of the oldest proposal that waits for approvals in its window; 0 without one.",
+            samples={"": gauges.waiting_age_s},
+        ),
+        Family(
+            name="agent_run_ledger_ledger_state",
+            text="1 for the state of the ledger's authority as the store and this clock say, 0 for the others.",
+            label="state",
+            samples={str(state): float(state is gauges.state) for state in LedgerState},
         ),
     ]
 

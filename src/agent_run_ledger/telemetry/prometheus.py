@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from agent_run_ledger.errors import LedgerError, Misuse
-from agent_run_ledger.kernel.gauges import StoreGauges
+from agent_run_ledger.kernel.effects.states import ActionState, Event, LedgerState
+from agent_run_ledger.kernel.gauges import EffectGauges, StoreGauges
 from agent_run_ledger.kernel.notices import (
     AttemptEnded,
     AttemptOpened,
@@ -21,6 +22,7 @@ from agent_run_ledger.kernel.notices import (
     Notice,
 )
 from agent_run_ledger.kernel.usage import parse_usage
+from agent_run_ledger.ports.effects import EffectNotice, Gave
 from agent_run_ledger.telemetry.exposition import families
 from agent_run_ledger.telemetry.extras import missing_extra
 from agent_run_ledger.telemetry.outcomes import FAILED, OUTCOMES, REPLAYED
@@ -43,11 +45,32 @@ TOKEN_TYPES: Final = {
 STEP_BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 COMMIT_BUCKETS_S: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
+DECISIONS: Final = frozenset(
+    {
+        Event.APPROVE,
+        Event.EDIT,
+        Event.REJECT,
+        Event.REVOKE,
+        Event.EXPIRE,
+        Event.SUCCESS,
+        Event.NOT_EXECUTED,
+        Event.WRITE_OFF,
+        Event.CLOSE_UNPREPARED,
+        Event.SUCCESSOR,
+    }
+)
+"""What others than the executor decide about an action, by the word that the label `decision` has for it."""
+
+FIRST: Final = frozenset(
+    map(str, (ActionState.CLAIMED, ActionState.PREPARED, ActionState.UNRESOLVED, ActionState.SUCCEEDED))
+)
+"""The codes of a claim that is refused because somebody was first."""
+
 StoreReading = Callable[[], StoreGauges | None]
 
 
 class Prometheus:
-    """An observer for `RunLedger(observers=[…])`: see ports.Observer. One for all ledgers of a process.
+    """An observer for `RunLedger(observers=[…])` and `EffectLedger(observers=[…])`. One for all ledgers of a process.
 
     Counters and histograms are of this process and begin at 0 with it; gauges come from the store, see `watch_store`.
     No label holds a run id, an input or anything else of a run's; `step_names=True` adds the step's name to
@@ -84,9 +107,11 @@ class Prometheus:
         except ValueError as error:
             raise Misuse("this registry watches a store already", code="bad_registry") from error
 
-    def tell(self, notice: Notice) -> None:
-        """See ports.Observer.tell."""
+    def tell(self, notice: Notice | EffectNotice) -> None:
+        """See ports.Observer.tell and ports.effects.EffectObserver.tell."""
         match notice:
+            case EffectNotice():
+                self._asked(notice)
             case AttemptOpened():
                 kind = "takeover" if notice.takeover else "resumed" if notice.resumed else "first"
                 self._attempts.labels(kind).inc()
@@ -131,6 +156,11 @@ class Prometheus:
         )
         self._retries = self._counter("retries", "Failures after which the step was to be tried again.")
         self._commits = self._counter("commits", "Commits of attempts: committed, failed.", "outcome")
+        self._claims = self._counter(
+            "claims", "Claims asked for: granted, again, taken (somebody was first), waiting, refused, ...", "result"
+        )
+        self._decisions = self._counter("decisions", "Decisions about actions that were recorded, by kind.", "decision")
+        self._doubts = self._counter("doubts", "Doubts about actions that were recorded.")
         self._duration = self._histogram(
             "step_duration_seconds", "From the start mark of a call to its end, as recorded.", STEP_BUCKETS_S, *step
         )
@@ -158,6 +188,15 @@ class Prometheus:
             self._retries.inc()
         self._add_tokens("spent", concluded.usage)
 
+    def _asked(self, notice: EffectNotice) -> None:
+        """Count one question to an effect ledger."""
+        if notice.event is Event.CLAIM:
+            self._claims.labels(_claim_result(notice)).inc()
+        elif notice.gave is Gave.ACCEPTED and notice.event in DECISIONS:
+            self._decisions.labels(str(notice.event)).inc()
+        elif notice.gave is Gave.ACCEPTED and notice.event is Event.DOUBT:
+            self._doubts.inc()
+
     def _committed(self, commit: CommitMade) -> None:
         self._commits.labels("failed" if commit.failed else "committed").inc()
         self._commit_times.observe(commit.took_s)
@@ -176,6 +215,14 @@ class Prometheus:
                     self._tokens.labels(label, disposition).inc(tokens)
 
 
+def _claim_result(notice: EffectNotice) -> str:
+    """Return the value of the label `result` of a claim that was asked for."""
+    if notice.gave is Gave.REFUSED:
+        return "taken" if notice.code in FIRST else "refused"
+    words = {Gave.ACCEPTED: "granted", Gave.RECORDED: "again", Gave.PENDING: "waiting"}
+    return words.get(notice.gave, str(notice.gave))
+
+
 class _StoreCollector:
     """Reads the store at each scrape."""
 
@@ -184,7 +231,10 @@ class _StoreCollector:
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Name the gauges without reading the store, so that a second collector is refused."""
-        return self._families(StoreGauges(runs={}, unresolved_age_s=0, leaves=0, database_bytes=0, wal_bytes=0))
+        effects = EffectGauges(actions={}, state=LedgerState.OPEN, doubt_age_s=0, stranded=0, waiting_age_s=0)
+        return self._families(
+            StoreGauges(runs={}, unresolved_age_s=0, leaves=0, database_bytes=0, wal_bytes=0, effects=effects)
+        )
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Return the gauges as they are now; none where the store cannot say."""

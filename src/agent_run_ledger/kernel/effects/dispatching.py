@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from agent_run_ledger.kernel.effects.action import highest_mark
+from agent_run_ledger.kernel.effects.ages import deadline_ms
 from agent_run_ledger.kernel.effects.commands import Claim, Doubt, DoubtBy, HandOut, Prepare
 from agent_run_ledger.kernel.effects.decision import Accepted, Case, Decision, Guard, Recorded
 from agent_run_ledger.kernel.effects.evidence import Found
@@ -13,7 +14,6 @@ from agent_run_ledger.kernel.effects.states import (
     SAME_PERMIT_AGAIN,
     ActionState,
     Event,
-    LedgerState,
     Role,
     TargetClass,
 )
@@ -143,12 +143,6 @@ HAND_OUT: Final[tuple[Guard[HandOut], ...]] = (
 )
 
 
-def _deadline_ms(case: Case[Doubt]) -> int:
-    """When the permit is over, and without one when none can be had any more."""
-    expires = case.row.permit_expires_ms
-    return case.row.terms.dispatch_before_ms if expires is None else expires
-
-
 DOUBT: Final[tuple[Guard[Doubt], ...]] = (
     Guard(
         "neighbours_claim",
@@ -163,13 +157,13 @@ DOUBT: Final[tuple[Guard[Doubt], ...]] = (
     Guard(
         "clock_untrusted",
         "the clock is not trusted, so it cannot say that it is late",
-        lambda c: c.command.by is not DoubtBy.EXPIRY or c.ledger.state is not LedgerState.TIME_UNTRUSTED,
+        lambda c: c.command.by is not DoubtBy.EXPIRY or c.ledger.clock_trusted,
     ),
     Guard(
         "too_early",
         "its worker may still be at it",
         lambda c: (
-            c.command.by is not DoubtBy.EXPIRY or c.command.now.earliest_ms >= _deadline_ms(c) + c.ledger.bound_ms
+            c.command.by is not DoubtBy.EXPIRY or c.command.now.earliest_ms >= deadline_ms(c.row) + c.ledger.bound_ms
         ),
     ),
 )

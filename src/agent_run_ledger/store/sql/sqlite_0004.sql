@@ -111,6 +111,15 @@ CREATE TABLE clock_corrections (
     payload   BLOB    NOT NULL
 );
 
+-- One row per trust file that came into use, the last one is in force: record_id as above.
+CREATE TABLE trust_changes (
+    record_id INTEGER PRIMARY KEY,
+    sha256    BLOB    NOT NULL CHECK (length(sha256) = 32),
+    serial    INTEGER NOT NULL CHECK (serial >= 1),
+    salt      BLOB    NOT NULL CHECK (length(salt) = 32),
+    payload   BLOB    NOT NULL
+);
+
 -- The arrows of the state table (kernel/effects/states.py); an admission has none here.
 CREATE TRIGGER actions_arrows BEFORE UPDATE ON actions
 WHEN NEW.state <> OLD.state AND CASE OLD.state || '>' || NEW.state
@@ -201,3 +210,13 @@ BEGIN SELECT RAISE(ABORT, 'corrections are history'); END;
 
 CREATE TRIGGER clock_corrections_no_delete BEFORE DELETE ON clock_corrections
 BEGIN SELECT RAISE(ABORT, 'corrections are history'); END;
+
+CREATE TRIGGER trust_changes_onward BEFORE INSERT ON trust_changes
+WHEN EXISTS (SELECT 1 FROM trust_changes WHERE serial >= NEW.serial OR record_id >= NEW.record_id)
+BEGIN SELECT RAISE(ABORT, 'a later trust file has a higher serial'); END;
+
+CREATE TRIGGER trust_changes_no_update BEFORE UPDATE ON trust_changes
+BEGIN SELECT RAISE(ABORT, 'trust files are history'); END;
+
+CREATE TRIGGER trust_changes_no_delete BEFORE DELETE ON trust_changes
+BEGIN SELECT RAISE(ABORT, 'trust files are history'); END;

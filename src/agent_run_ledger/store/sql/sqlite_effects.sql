@@ -38,6 +38,29 @@ WHERE action_row_id IN (SELECT value FROM json_each(?));
 -- name: select_row_ids_in_state
 SELECT action_row_id FROM actions WHERE state = ? AND action_row_id > ? ORDER BY action_row_id LIMIT ?;
 
+-- name: select_oldest_proposed
+SELECT proposed_at_ms, action_row_id FROM actions WHERE state = ? ORDER BY action_row_id LIMIT ?;
+
+-- name: select_oldest_claimed
+SELECT claimed_ms, action_row_id FROM actions WHERE state = ? ORDER BY claimed_ms, action_row_id LIMIT ?;
+
+-- name: select_oldest_in_doubt
+SELECT in_doubt_since_ms, action_row_id FROM actions WHERE state = ?
+ORDER BY in_doubt_since_ms, action_row_id LIMIT ?;
+
+-- name: select_stranded
+SELECT claimed_ms, action_row_id FROM actions
+WHERE state = ? AND coalesce(permit_expires_ms, dispatch_before_ms) <= ? ORDER BY claimed_ms, action_row_id LIMIT ?;
+
+-- name: count_stranded
+SELECT count(*) FROM actions WHERE state = ? AND coalesce(permit_expires_ms, dispatch_before_ms) <= ?;
+
+-- name: select_oldest_waiting
+SELECT proposed_at_ms FROM actions WHERE state = 'proposed' AND dispatch_before_ms > ? ORDER BY action_row_id LIMIT 1;
+
+-- name: select_ids_between
+SELECT action_id FROM actions WHERE action_id >= ? AND action_id <= ? ORDER BY action_id LIMIT ?;
+
 -- name: select_keys_after
 SELECT DISTINCT action_key FROM actions WHERE action_key > ? ORDER BY action_key LIMIT ?;
 
@@ -150,6 +173,10 @@ INSERT OR REPLACE INTO effect_time (id, wall_ms, uptime_ms, boot) VALUES (1, ?, 
 -- name: select_corrections
 SELECT count(*), coalesce(max(later_ms), 0) FROM clock_corrections;
 
+-- name: select_time_kept
+SELECT count(clock_corrections.record_id), coalesce(max(later_ms), 0), wall_ms, uptime_ms, boot
+FROM (SELECT 1) LEFT JOIN effect_time LEFT JOIN clock_corrections;
+
 -- name: select_correction_of
 SELECT record_id, later_ms, salt, payload FROM events
     JOIN clock_corrections ON record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16
@@ -161,3 +188,23 @@ WHERE record_id >= ? AND record_id < ? ORDER BY record_id LIMIT ?;
 
 -- name: insert_correction
 INSERT INTO clock_corrections (record_id, later_ms, salt, payload) VALUES (?, ?, ?, ?);
+
+-- name: select_trust
+SELECT sha256, serial FROM trust_changes WHERE record_id = (SELECT max(record_id) FROM trust_changes);
+
+-- name: select_before_trust
+SELECT record_id FROM action_records
+WHERE action_row_id = (SELECT action_row_id FROM actions WHERE action_id = ?)
+    AND record_id < (SELECT min(record_id) FROM trust_changes) LIMIT 1;
+
+-- name: select_trust_change_of
+SELECT record_id, sha256, serial, salt, payload FROM events
+    JOIN trust_changes ON record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16
+WHERE op_id = ?;
+
+-- name: select_trust_changes_between
+SELECT record_id, sha256, serial, salt, payload FROM trust_changes
+WHERE record_id >= ? AND record_id < ? ORDER BY record_id LIMIT ?;
+
+-- name: insert_trust_change
+INSERT INTO trust_changes (record_id, sha256, serial, salt, payload) VALUES (?, ?, ?, ?, ?);

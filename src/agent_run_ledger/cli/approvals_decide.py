@@ -1,0 +1,145 @@
+"""`arl approvals grant|reject|revoke`: what people decide about an action, each with a key of their own."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from agent_run_ledger.cli.options import ActionId, Db, Json, Key, PassphraseFile, Trust, Yes
+from agent_run_ledger.errors import Misuse, Refused
+
+if TYPE_CHECKING:
+    from agent_run_ledger.cli.effect_stores import Deciding
+    from agent_run_ledger.effects.views import ActionView
+    from agent_run_ledger.kernel.effects.commands import Actor
+    from agent_run_ledger.keys import SigningKey
+
+NONCE_BYTES = 16
+_NO_DISPLAY = "propose it with `request_bytes` and `display_sha256`, or sign its statement with a tool of your own"
+
+
+def grant(
+    action: ActionId,
+    key: Key = None,
+    passphrase_file: PassphraseFile = None,
+    yes: Yes = False,
+    trust: Trust = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Show what an action would send, ask, sign exactly that, and let the ledger count the approval."""
+    from agent_run_ledger.cli.approvals_look import display_of, print_action
+    from agent_run_ledger.cli.confirm import confirm
+    from agent_run_ledger.cli.effect_stores import deciding_effects
+    from agent_run_ledger.cli.words import clean
+    from agent_run_ledger.effects.signing import sign_approval
+    from agent_run_ledger.ledger.local_authority import APPROVER_KEY
+
+    _can_ask(as_json=as_json, yes=yes)
+    action_id = _meant(db, action)
+    with deciding_effects(db, trust) as here:
+        view = here.ledger.get(action_id)
+        body = here.ledger.request(view.action_id)
+        shown = display_of(view, body)
+        if not as_json:
+            print_action(view, here.authority.trust, shown)
+        if shown is None:
+            said = f"the bytes of action {view.action_id.hex()} have no display that its proposal names"
+            raise Refused(said, code="no_display", hint=_NO_DISPLAY)
+        actor, signer = _signer(here, key, passphrase_file, APPROVER_KEY)
+        confirm(f"Approve exactly this as {clean(actor.principal)}?", yes=yes)
+        nonce = view.nonce or os.urandom(NONCE_BYTES)
+        statement = here.ledger.statement(view.action_id, approver=actor.principal, nonce=nonce)
+        envelope = sign_approval(statement, signer, request=body, display=shown.encode("utf-8"))
+        _tell(here, here.ledger.grant(envelope), actor.principal, "approved", as_json=as_json)
+
+
+def reject(
+    action: ActionId,
+    key: Key = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Close what was proposed, as an approver. Nothing of it is ever sent; a successor can take its place."""
+    from agent_run_ledger.cli.effect_stores import deciding_effects
+    from agent_run_ledger.ledger.local_authority import APPROVER_KEY
+
+    action_id = _meant(db, action)
+    with deciding_effects(db, trust) as here:
+        actor, _ = _signer(here, key, passphrase_file, APPROVER_KEY)
+        _tell(here, here.ledger.reject(actor, action_id), actor.principal, "rejected", as_json=as_json)
+
+
+def revoke(
+    action: ActionId,
+    key: Key = None,
+    passphrase_file: PassphraseFile = None,
+    yes: Yes = False,
+    trust: Trust = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Forbid what has not been sent yet, as a revoker. It cancels nothing that was sent."""
+    from agent_run_ledger.cli.confirm import confirm
+    from agent_run_ledger.cli.effect_stores import deciding_effects
+    from agent_run_ledger.cli.words import clean
+    from agent_run_ledger.ledger.local_authority import OPERATOR_KEY
+
+    action_id = _meant(db, action)
+    with deciding_effects(db, trust) as here:
+        actor, _ = _signer(here, key, passphrase_file, OPERATOR_KEY)
+        view = here.ledger.get(action_id)
+        confirm(
+            f"Revoke action {action_id.hex()} of {clean(view.action_key)}? What is not sent is never sent.", yes=yes
+        )
+        _tell(here, here.ledger.revoke(actor, action_id), actor.principal, "revoked", as_json=as_json)
+
+
+def _meant(db: str | None, action: str) -> bytes:
+    """Return the id of the one action that is meant."""
+    from agent_run_ledger.cli.action_ids import find_action
+    from agent_run_ledger.cli.stores import reading
+
+    with reading(db) as store:
+        return find_action(store.reader().effects, action).action.action_id
+
+
+def _signer(here: Deciding, key: str | None, passphrase_file: str | None, name: str) -> tuple[Actor, SigningKey]:
+    """Return who holds the key that was named, and the key."""
+    from agent_run_ledger.cli.key_files import signing_key
+    from agent_run_ledger.ledger.authority import actor_with_key
+    from agent_run_ledger.ledger.local_trust import local_folder
+
+    held = signing_key(key, passphrase_file, local=local_folder(here.setting.value) / name)
+    return actor_with_key(here.authority.trust, held), held
+
+
+def _can_ask(*, as_json: bool, yes: bool) -> None:
+    if as_json and not yes:
+        raise Misuse("with --json nobody sees what is approved", code="not_confirmed", hint="give --yes")
+
+
+def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_json: bool) -> None:
+    from agent_run_ledger.cli.effect_stores import warn
+    from agent_run_ledger.cli.output import print_json, say
+    from agent_run_ledger.cli.words import clean
+
+    unprotected = here.ledger.status().not_protected
+    if as_json:
+        print_json(
+            {
+                "action_id": view.action_id.hex(),
+                "action_key": view.action_key,
+                "state": str(view.state),
+                "approvals": list(view.approvals),
+                "approvals_needed": view.approvals_needed,
+                "revoked": view.revoked,
+                "principal": principal,
+                "not_protected": unprotected,
+            }
+        )
+        return
+    say(f"{done} by {clean(principal)}: action {view.action_id.hex()} of {clean(view.action_key)} is {view.status}")
+    warn(unprotected)

@@ -1,0 +1,40 @@
+"""The findings of `arl doctor` about the trust file: which one is in use, and what it does not protect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_run_ledger.errors import LedgerError
+
+if TYPE_CHECKING:
+    from agent_run_ledger.cli.doctor_checks import Findings
+    from agent_run_ledger.store import SqliteStore
+
+
+def look_at_trust(found: Findings, store: SqliteStore) -> None:
+    """Note which trust file is on record, whether it is the one that is found, and where its keys lie."""
+    from agent_run_ledger.ledger.authority import find_authority
+    from agent_run_ledger.ledger.local_trust import LOCAL, UNSIGNED
+
+    if not store.authority or store.is_copy:
+        return
+    on_record = store.reader().effects.trust()
+    found.numbers["trust_serial"] = None if on_record is None else on_record.serial
+    try:
+        authority = find_authority(store.location)
+    except LedgerError as error:
+        found.add("bad", "trust file", error.message, error.hint, exit_code=error.exit_code)
+        return
+    if on_record is None:
+        advice = "`arl init --local` makes one for this machine; docs/guide/approvals.md is about more"
+        found.add("note", "trust file", UNSIGNED, advice)
+    elif authority is None:
+        advice = "name it with AGENT_RUN_LEDGER_TRUST: without it nothing is proposed, approved or claimed"
+        found.add("warn", "trust file", f"serial {on_record.serial} is on record, and none is found", advice)
+    elif authority.signed.sha256 != on_record.sha256:
+        words = f"serial {on_record.serial} is on record, and {authority.path} is another one"
+        found.add("bad", "trust file", words, "put the right one back, or `arl trust follow` it")
+    elif authority.local:
+        found.add("warn", "trust file", f"serial {on_record.serial}; {LOCAL}", "keep keys elsewhere for real effects")
+    else:
+        found.add("ok", "trust file", f"serial {on_record.serial}, {authority.path}")

@@ -1,0 +1,91 @@
+"""Opening the effects of a store for a command: to look at them, or to decide under the trust file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent_run_ledger.cli.output import note
+from agent_run_ledger.cli.settings import Setting, db_setting
+from agent_run_ledger.cli.stores import hints_for
+from agent_run_ledger.cli.words import clean
+from agent_run_ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from agent_run_ledger.effects.views import ActionView
+    from agent_run_ledger.ledger.authority import Authority
+    from agent_run_ledger.ledger.effect_ledger import EffectLedger
+    from agent_run_ledger.ports.effects import StoredAction
+    from agent_run_ledger.store import SqliteStore
+
+NO_TRUST = "`arl init --local` makes one for this machine; `arl trust new` begins one for several people"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deciding:
+    """A ledger that is open for decisions, the authority it is under, and how the store was named."""
+
+    ledger: EffectLedger
+    authority: Authority
+    setting: Setting
+
+
+@contextmanager
+def deciding_effects(db: str | None, trust: str | None) -> Generator[Deciding, None, None]:
+    """Open the effects of the configured store under its trust file. Refused("no_trust") where it has none."""
+    from agent_run_ledger.cli.copies import log_on_stderr
+    from agent_run_ledger.ledger.effect_ledger import EffectLedger
+    from agent_run_ledger.store import stored_durability
+
+    setting = db_setting(db)
+    with hints_for(setting), log_on_stderr():
+        durability = stored_durability(setting.value)
+        authority = authority_of(db, trust)
+        with EffectLedger(setting.value, durability=durability, trust=authority.signed) as ledger:
+            yield Deciding(ledger=ledger, authority=authority, setting=setting)
+
+
+def authority_of(db: str | None, trust: str | None) -> Authority:
+    """Return the trust file of the configured store. Refused("no_trust") where it has none."""
+    from agent_run_ledger.ledger.authority import find_authority
+
+    setting = db_setting(db)
+    with hints_for(setting):
+        found = find_authority(setting.value, trust)
+        if found is None:
+            raise Refused(f"{setting.value} has no trust file", code="no_trust", hint=NO_TRUST)
+        return found
+
+
+def view_in(store: SqliteStore, stored: StoredAction) -> ActionView:
+    """Return a stored action as people see it, in a store that is open for reading only."""
+    from agent_run_ledger.effects.views import view_of
+    from agent_run_ledger.kernel.effects import WitnessPolicy
+    from agent_run_ledger.ledger.effect_opening import standing_on_record
+
+    standing = standing_on_record(store)
+    witness = WitnessPolicy.NONE if standing is None else standing.witness
+    bound_ms = 0 if standing is None else standing.bound_ms
+    return view_of(stored.action, witness, now_ms=time.time_ns() // 1_000_000, bound_ms=bound_ms)
+
+
+def not_protected(store: SqliteStore) -> tuple[str, ...]:
+    """Return in words what nothing guards the effects of a store against, as far as the store says it."""
+    from agent_run_ledger.effects.views import unprotected
+    from agent_run_ledger.kernel.effects import WitnessPolicy
+    from agent_run_ledger.ledger.effect_opening import standing_on_record
+    from agent_run_ledger.ledger.local_trust import trust_words
+
+    standing = standing_on_record(store)
+    witness = WitnessPolicy.NONE if standing is None else standing.witness
+    trusted = store.reader().effects.trust() is not None
+    return (*unprotected(witness), *trust_words(store.location, trusted=trusted))
+
+
+def warn(words: Sequence[str]) -> None:
+    """Print on stderr what nothing guards against."""
+    for one in words:
+        note(f"not protected: {clean(one)}")

@@ -1,0 +1,129 @@
+"""`arl effects show`: the whole story of a key: members, transitions, request, and what may be done next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_run_ledger.cli.options import Db, Json
+
+if TYPE_CHECKING:
+    from agent_run_ledger.cli.settings import Setting
+    from agent_run_ledger.ledger.effect_inbox import Waiting
+    from agent_run_ledger.ledger.effect_story import Asked, Member, Story
+
+Named = Annotated[
+    str, typer.Argument(metavar="ACTION", help="The action's id, its first digits, or its key (the newest member).")
+]
+
+
+def show_effect(action: Named, db: Db = None, as_json: Json = False) -> None:
+    """Show a key's members, who did what when and by which evidence, the request, and what may be done next."""
+    from agent_run_ledger.cli.copies import copy_json, note_copy
+    from agent_run_ledger.cli.effects_json import member_json
+    from agent_run_ledger.cli.output import print_json
+    from agent_run_ledger.cli.settings import db_setting
+    from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.ledger.effect_inbox import find_action
+    from agent_run_ledger.ledger.effect_story import read_story
+
+    setting = db_setting(db)
+    with reading(db) as store:
+        found = find_action(store, action).action
+        story, copy = read_story(store, found.action_key), copy_json(store)
+        note_copy(store, quiet=as_json)
+    if as_json:
+        print_json(
+            {
+                "key": story.action_key,
+                "action_id": found.action_id.hex(),
+                "ledger": {
+                    "state": str(story.where.standing.state),
+                    "epoch": story.where.standing.epoch,
+                    "witness": str(story.where.standing.witness),
+                },
+                "members": [member_json(one, setting) for one in story.members],
+                "copy": copy,
+            }
+        )
+        return
+    _print(story, setting)
+
+
+def _print(story: Story, setting: Setting) -> None:
+    from agent_run_ledger.cli.output import say
+    from agent_run_ledger.cli.words import clean, counted
+
+    standing = story.where.standing
+    say(f"{clean(story.action_key)}: {counted(len(story.members), 'member')}")
+    say(f"ledger {standing.state} as seen from here, epoch {standing.epoch}, witness {standing.witness}")
+    for number, member in enumerate(story.members, 1):
+        say("")
+        _print_member(member, number, setting)
+
+
+def _print_member(member: Member, number: int, setting: Setting) -> None:
+    from agent_run_ledger.cli.effects_told import told_words
+    from agent_run_ledger.cli.effects_words import age_words, approvals_words, evidence_words, state_words
+    from agent_run_ledger.cli.output import say, show_named
+    from agent_run_ledger.cli.words import clean, iso
+
+    one = member.waiting
+    action, terms = one.action, one.action.terms
+    say(f"{number}. {action.action_id.hex()}: {clean(state_words(one))}")
+    lines = [
+        ("age", age_words(one)),
+        ("asked by", action.requester),
+        ("executor", terms.executor),
+        ("worker", action.worker or "none"),
+        ("target", terms.audience),
+        ("class", f"{terms.target_class}: {one.view.guarantee}"),
+        ("window", f"{iso(terms.not_before_ms)} to {iso(terms.dispatch_before_ms)}"),
+        ("number", "no generation yet" if action.generation is None else f"generation {action.generation}"),
+        ("approved", approvals_words(action)),
+        *(("needs", f"{name} is {value}") for name, value in terms.preconditions),
+        *(("evidence", words) for words in evidence_words(action)),
+        *(("beware", words) for words in one.view.not_protected),
+    ]
+    show_named([(f"   {name}", words) for name, words in lines])
+    say("   request:")
+    for line in _asked_lines(member.asked, terms.request_sha256):
+        say(f"     {clean(line)}")
+    say("   what happened:")
+    for told in member.told:
+        say(f"     {iso(told.command.now.latest_ms)} leaf {told.leaf_index}: {clean(told_words(told))}")
+    _print_ways(one, setting)
+
+
+def _print_ways(one: Waiting, setting: Setting) -> None:
+    """Print what may be done next, and what the rules would refuse now with what is missing."""
+    from agent_run_ledger.cli.effects_words import STEP_WORDS, next_words, way_command, way_words, worker_goes_on
+    from agent_run_ledger.cli.output import say
+    from agent_run_ledger.cli.words import clean
+
+    if not one.ways:
+        say("   what may be done next: nothing")
+        return
+    say("   what may be done next:")
+    if worker_goes_on(one):
+        say(f"     {next_words(one)}")
+    for way in one.ways:
+        if way.open:
+            command = way_command(setting, way, one.action)
+            say(f"     {clean(way_words(way))}" + (f": {command}" if command else ""))
+    for way in one.ways:
+        if not way.open:
+            say(f"     not now: {STEP_WORDS[way.step]}: {way.words} ({way.refused})")
+
+
+def _asked_lines(asked: Asked, request_sha256: bytes) -> list[str]:
+    if asked.size is None:
+        return [f"lost: this member was rebuilt from evidence; its bytes had the digest {request_sha256.hex()}"]
+    lines = [] if asked.intact else ["THESE ARE NOT THE BYTES OF ITS DIGEST"]
+    if asked.display is None:
+        said = f"{asked.size} bytes, no request of version 1, SHA-256 {request_sha256.hex()}"
+        return [*lines, said]
+    if not asked.shown_as_approved:
+        lines.append("THE APPROVED STATEMENT NAMES ANOTHER DISPLAY THAN THIS ONE")
+    return [*lines, *asked.display.rstrip("\n").split("\n")]
