@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -53,16 +53,16 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
 
 def show_command(action: ActionId, trust: Trust = None, db: Db = None, as_json: Json = False) -> None:
     """Show what an approval of an action would be of: its exact bytes, and all that is signed with them."""
-    from agent_run_ledger.cli.action_ids import find_action
     from agent_run_ledger.cli.effect_stores import not_protected, view_in, warn
     from agent_run_ledger.cli.output import print_json
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.ledger.authority import find_authority
+    from agent_run_ledger.ledger.effect_inbox import find_action
     from agent_run_ledger.ledger.effect_opening import stored_request
 
     with reading(db) as store:
-        stored = find_action(store.reader().effects, action)
+        stored = find_action(store, action)
         view = view_in(store, stored)
         body = b"" if stored.action.rebuilt else stored_request(store, view.action_id)
         unprotected, ledger_id, epoch = not_protected(store), store.log_id, store.reader().head().epoch
@@ -170,5 +170,5 @@ def window_words(view: ActionView, now_ms: int) -> str:
 
 
 def _by_whom(policy: Mapping[str, object]) -> str:
-    may = policy["may_approve"]
-    return f", by {' or '.join(may)}" if isinstance(may, list) and may else ""
+    may = cast("list[str] | None", policy["may_approve"])
+    return f", by {' or '.join(may)}" if may else ""
