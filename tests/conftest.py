@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.house.skips", "pytester"]
+pytest_plugins = ["tests.house.skips", "tests.house.parts", "pytester"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -75,17 +75,26 @@ class Pending(LedgerError):
 class EffectPending(Pending):
     """An effect waits: for approvals, for evidence of what became of it, or for who is at it elsewhere.
 
-    `action_id` (32 hex digits) and `action_key` name it. The same call again goes on with it.
+    `action_id` (32 hex digits) and `action_key` name it. The same call again goes on with it. `display`: what approvers
+    are shown of it, where it waits for them and is what this call asked for; else empty.
     """
 
     code = "effect_pending"
 
     def __init__(
-        self, message: str, *, action_id: str = "", action_key: str = "", code: str | None = None, hint: str = ""
+        self,
+        message: str,
+        *,
+        action_id: str = "",
+        action_key: str = "",
+        display: str = "",
+        code: str | None = None,
+        hint: str = "",
     ) -> None:
         super().__init__(message, code=code, hint=hint)
         self.action_id = action_id
         self.action_key = action_key
+        self.display = display
 
 
 class ApprovalPending(EffectPending):

@@ -75,21 +75,26 @@ class Effects:
         with self.open() as ledger:
             return ledger.claim(PAYER, view.action_id, worker=WORKER, request_sha256=view.request_sha256).view
 
-    def silent(self, key: str = "refund:1", target: TargetClass = TargetClass.V) -> ActionView:
-        """A worker prepared it, got its permit, which is over by now, and said nothing more."""
+    def silent(
+        self, key: str = "refund:1", target: TargetClass = TargetClass.V, *, handed_out: bool = False
+    ) -> ActionView:
+        """A worker prepared it and said nothing more; its permit is over by now. `handed_out`: it had got it."""
         view = self.approve(self.propose(key, target))
         with self.open() as ledger:
             grant = ledger.claim(PAYER, view.action_id, worker=WORKER, request_sha256=view.request_sha256)
             own = {"claim_id": grant.claim_id, "worker": WORKER}
-            ledger.prepare(PAYER, view.action_id, permit_ms=400, **own)
-            ledger.hand_out(PAYER, view.action_id, **own)
+            ledger.prepare(PAYER, view.action_id, permit_ms=2_000 if handed_out else 1, **own)
+            if handed_out:
+                ledger.hand_out(PAYER, view.action_id, **own)
             prepared = ledger.get(view.action_id)
             while time.time_ns() // 1_000_000 <= (prepared.permit_expires_ms or 0):
                 time.sleep(0.01)
             return ledger.get(view.action_id)
 
-    def doubted(self, key: str = "refund:1", target: TargetClass = TargetClass.V) -> ActionView:
-        view = self.silent(key, target)
+    def doubted(
+        self, key: str = "refund:1", target: TargetClass = TargetClass.V, *, handed_out: bool = False
+    ) -> ActionView:
+        view = self.silent(key, target, handed_out=handed_out)
         with self.open() as ledger:
             return ledger.doubt(OPS, view.action_id, by=DoubtBy.OPERATOR)
 

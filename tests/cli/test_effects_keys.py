@@ -295,7 +295,7 @@ def test_what_the_trust_file_does_not_allow_is_not_asked_for(
 
 
 def test_a_policy_may_be_named_by_its_digest_too(effects: Trusted, act: Ask, file: Path) -> None:
-    words = ("propose", file, *REFUND, "--policy", effects.digest("other").hex(), "--as", "agent")
+    words = ("propose", file, *REFUND, "--approval", effects.digest("other").hex(), "--as", "agent")
     assert act(*words).code == 0
     asked = terms(effects, "refund:1")
     assert asked.dispatch_before_ms - asked.not_before_ms == DAY_MS

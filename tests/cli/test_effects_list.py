@@ -121,7 +121,7 @@ def test_on_a_narrow_terminal_nothing_of_it_is_cut(arl: Arl, effects: Effects, m
 
 
 def test_the_story_tells_every_transition_the_request_and_what_is_missing(arl: Arl, effects: Effects) -> None:
-    view = effects.doubted("refund:1")
+    view = effects.doubted("refund:1", handed_out=True)
     out = arl("effects", "show", "refund:1", "--db", effects.path).out
     for words in (
         "refund:1: 1 member",

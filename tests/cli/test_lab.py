@@ -295,6 +295,28 @@ def test_a_closed_output_ends_with_two_before_anything_is_made(tmp_path: Path) -
     assert "the standard output is closed" in done.stderr
 
 
+def test_the_summary_has_its_name_only_when_its_bytes_are_on_the_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    synced: list[tuple[bytes, bool]] = []
+
+    def sync(descriptor: int) -> None:
+        partial = tmp_path / "lab" / "summary.json.partial"
+        assert os.fstat(descriptor).st_ino == partial.stat().st_ino
+        synced.append((partial.read_bytes(), (tmp_path / "lab" / "summary.json").exists()))
+        if len(synced) > 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(runner, "EXERCISES", ())
+    monkeypatch.setattr(runner.os, "fsync", sync)
+    runner.run_lab(tmp_path / "lab", tell=lambda line: None)
+    assert synced == [((tmp_path / "lab" / "summary.json").read_bytes(), False)]
+    (tmp_path / "lab").rename(tmp_path / "first")
+    with pytest.raises(Incomplete, match=os.strerror(errno.EIO)):
+        runner.run_lab(tmp_path / "lab", tell=lambda line: None)
+    assert not (tmp_path / "lab" / "summary.json").exists()
+
+
 def test_without_a_folder_it_ends_with_two(arl: Arl) -> None:
     assert arl("lab").code == 2
 

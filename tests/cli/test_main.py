@@ -103,23 +103,30 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 
     assert listed() == {
         "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
-        "lab", "bench", "version", "runs", "breaker", "proxy", "effects", "actions",
+        "lab", "kit", "bench", "version", "runs", "breaker", "proxy", "effects", "actions",
+        "approvals", "trust", "principals", "keys",
     }  # fmt: skip
     assert listed("runs") == {
         "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel",
     }  # fmt: skip
     assert listed("effects") == {"list", "show", "observe", "reconcile", "doubt", "expire"}
     assert listed("actions") == {"propose", "successor"}
+    assert listed("demo") == {"restore", "effect"}
+    assert listed("approvals") == {"list", "show", "grant", "reject", "revoke"}
+    assert listed("trust") == {"new", "show", "sign", "cosign", "follow"}
+    assert listed("principals") == {"list", "show"}
+    assert listed("keys") == {"new", "show"}
     assert listed("breaker") == {"eval", "explain"}
     assert "..." not in arl("--help").out.split("Commands:")[1]
 
 
 def test_every_command_has_json_and_help(arl: Arl) -> None:
     for command in (
-        "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
+        "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics",
         "lab", "version",
     ):  # fmt: skip
         assert "--json" in arl(command, "--help").out
+    assert all("--json" in arl("demo", name, "--help").out for name in ("restore", "effect"))
     assert "--json" in arl("breaker", "eval", "--help").out
     runs = ("list", "show", "explain", "watch", "fork", "quarantine", "release", "takeover", "cancel")
     effects = ("list", "show", "observe", "reconcile", "doubt", "expire")

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_run_ledger.cli.app import (
-    ACTION_COMMANDS,
-    BREAKER_COMMANDS,
-    COMMANDS,
-    EFFECT_COMMANDS,
-    PROXY_COMMANDS,
-    RUN_COMMANDS,
-)
+from agent_run_ledger.cli.app import COMMANDS, GROUPS
+from tests.cli.approval_desk import propose
 from tests.cli.conftest import Arl
 from tests.cli.effect_store import Effects
 
-NAMES = [name for name, _, _ in COMMANDS] + [f"runs {name}" for name, _, _ in RUN_COMMANDS]
-NAMES += [f"breaker {name}" for name, _, _ in BREAKER_COMMANDS]
-NAMES += [f"effects {name}" for name, _, _ in EFFECT_COMMANDS] + [f"actions {name}" for name, _, _ in ACTION_COMMANDS]
-NAMES += [f"proxy {name}" for name, _, _ in PROXY_COMMANDS]
+NAMES = [name for name, _, _ in COMMANDS]
+NAMES += [f"{group} {name}" for group, _, commands in GROUPS for name, _, _ in commands]
+WORDS = "|".join(group for group, _, _ in GROUPS)
 LEFT_TO_OTHERS = {"--help", "--full", "--quick"}
 
 
@@ -33,7 +29,7 @@ def page(root: Path) -> str:
 
 
 def test_every_command_is_in_the_table(page: str) -> None:
-    listed = re.findall(r"^\| `arl ((?:runs |breaker |proxy |effects |actions )?[a-z]+)", page, re.MULTILINE)
+    listed = re.findall(rf"^\| `arl ((?:(?:{WORDS}) )?[a-z]+)", page, re.MULTILINE)
     assert sorted(listed) == sorted(NAMES)
 
 
@@ -119,6 +115,38 @@ def test_every_json_key_of_effects_is_documented(page: str, arl: Arl, db: Path, 
     assert ended.code == 0
     told = set(re.findall(r"[`\"]([a-z][a-z0-9_-]*)[`\"]", page.split("## JSON")[1]))
     assert set(_keys(ended.json)) - told == set()
+
+
+@pytest.mark.parametrize(
+    ("heading", "arguments"),
+    [
+        ("init", ("init", "--local", "--name", "ann")),
+        ("approvals", ("approvals", "list")),
+        ("approvals", ("approvals", "show", "refund:17")),
+        ("approvals", ("approvals", "grant", "refund:17", "--yes")),
+        ("approvals", ("approvals", "revoke", "refund:17", "--yes")),
+        ("trust", ("trust", "show")),
+        ("trust", ("trust", "follow", "trust.json")),
+        ("trust", ("trust", "sign", "unsigned.json", "--key", "approver.pem")),
+        ("principals", ("principals", "list")),
+        ("principals", ("principals", "show", "ann")),
+        ("keys", ("keys", "new", "key.pem", "--no-passphrase")),
+    ],
+)
+def test_every_json_key_of_approvals_is_documented(
+    page: str, arl: Arl, db: Path, heading: str, arguments: tuple[str, ...]
+) -> None:
+    arl("init", "--local", "--name", "ann", "--db", db)
+    propose(db)
+    folder = Path(f"{db}.local")
+    for name in ("trust.json", "approver.pem"):
+        shutil.copy(folder / name, name)
+    Path("unsigned.json").write_bytes(b64decode(json.loads(Path("trust.json").read_bytes())["payload"]))
+    place = [] if arguments[0] == "keys" or "sign" in arguments else ["--db", str(db)]
+    ended = arl(*arguments, *place, "--json")
+    assert ended.code == 0, ended.err
+    section = page.split(f"### {heading}\n")[1].split("\n### ", maxsplit=1)[0]
+    assert set(_keys(ended.json)) - set(re.findall(r"`([a-z0-9_]+)`", section)) == set()
 
 
 def test_every_json_key_of_the_breaker_is_documented(page: str, arl: Arl, tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ class Kit:
         reader = self.ledger._store.reader()
         keys = list(reader.effects.keys())
         rows = [reader.effects.members(key) for key in keys]
-        mark = self.ledger._store.transact(b"x" * 16, lambda tx: tx.effects.time_mark())
+        mark = self.ledger._store.transact(b"x" * 16, lambda tx: tx.effects.time_kept()[0])
         return reader.head(), keys, rows, reader.effects.count_transitions(), mark
 
     def refused(self, asked: Callable[[], object]) -> LedgerError:
@@ -268,6 +268,14 @@ class Kit:
         assert self.shape() == before
         return refusal.value
 
+
+FROM: dict[Event, ActionState] = {
+    E.PROPOSE: A.PROPOSED, E.EDIT: A.PROPOSED, E.REJECT: A.PROPOSED, E.APPROVE: A.PROPOSED, E.SUCCESSOR: A.REJECTED,
+    E.EXPIRE: A.AVAILABLE, E.REVOKE: A.AVAILABLE, E.CLAIM: A.AVAILABLE, E.PREPARE: A.CLAIMED, E.HAND_OUT: A.PREPARED,
+    E.OUTCOME: A.PREPARED, E.SUCCESS: A.UNRESOLVED, E.DOUBT: A.PREPARED, E.OBSERVE: A.PREPARED,
+    E.NOT_EXECUTED: A.UNRESOLVED, E.WRITE_OFF: A.UNRESOLVED, E.CLOSE_UNPREPARED: A.CLAIMED,
+}  # fmt: skip
+"""From which state a test asks for an event."""
 
 FENCES = (TargetClass.F_MINUS, TargetClass.F)
 _CLAIMED = (E.APPROVE, E.CLAIM)

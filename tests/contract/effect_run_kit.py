@@ -37,9 +37,9 @@ def _who(name: str, *roles: Role, **changes: Any) -> Any:
     return principal(name, *roles, **{"keys": (public(name, 0, FOREVER_MS),), **changes})
 
 
-def make_store(folder: Path) -> tuple[Path, Path]:
+def make_store(folder: Path, name: str = "runs.db") -> tuple[Path, Path]:
     """A store with authority and its trust file: bob approves by policy `finance`, bob and dan by `two`."""
-    path, trust = folder / "runs.db", folder / "trust.json"
+    path, trust = folder / name, folder / "trust.json"
     store = open_sqlite(path, create=True, authority=True)
     program: dict[str, Any] = {"kind": PrincipalKind.AUTOMATIC, "keys": ()}
     made = TrustFile(
@@ -63,6 +63,29 @@ def make_store(folder: Path) -> tuple[Path, Path]:
     store.close()
     trust.write_bytes(sign_trust(made, [key("dan")]))
     return path, trust
+
+
+def sign(effects: EffectLedger, action_key: str, approver: str = "bob") -> None:
+    """Let somebody sign the newest member of a key."""
+    view = effects.inspect(action_key)[-1]
+    stored = effects.request(view.action_id)
+    statement = effects.statement(view.action_id, approver=approver, nonce=NONCE)
+    shown = display(stored).encode()
+    effects.grant(sign_approval(statement, key(approver), request=stored, display=shown))
+
+
+def drain(effects: EffectLedger, action_key: str) -> None:
+    """Let a person put on record that nothing more of the newest member of a key can arrive."""
+    view = effects.inspect(action_key)[-1]
+    evidence = Drain(
+        evidence_id=b"who looked at it" + view.action_id,
+        action_key=action_key,
+        epoch=view.epoch,
+        observer=PERSON.principal,
+        kind=DrainKind.PATH_DEAD,
+        covers=Covers.EVERY_EXECUTOR,
+    )
+    effects.observe(PERSON, view.action_id, evidence)
 
 
 class Desk:
@@ -93,25 +116,12 @@ class Desk:
     def grant(self, action_key: str = "refund:17", approver: str = "bob") -> None:
         """Let somebody sign what is asked for."""
         with self.people() as effects:
-            view = effects.inspect(action_key)[-1]
-            stored = effects.request(view.action_id)
-            statement = effects.statement(view.action_id, approver=approver, nonce=NONCE)
-            shown = display(stored).encode()
-            effects.grant(sign_approval(statement, key(approver), request=stored, display=shown))
+            sign(effects, action_key, approver)
 
     def drain(self, action_key: str = "refund:17") -> None:
         """Let a person say that nothing more can arrive."""
         with self.people() as effects:
-            view = effects.inspect(action_key)[-1]
-            evidence = Drain(
-                evidence_id=b"who looked at it" + view.action_id,
-                action_key=action_key,
-                epoch=view.epoch,
-                observer=PERSON.principal,
-                kind=DrainKind.PATH_DEAD,
-                covers=Covers.EVERY_EXECUTOR,
-            )
-            effects.observe(PERSON, view.action_id, evidence)
+            drain(effects, action_key)
 
     def program(self, run_id: str = "ticket-17", **settings: Any) -> Program:
         """The agent's program, started once."""

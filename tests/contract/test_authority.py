@@ -20,7 +20,7 @@ from agent_run_ledger.ledger.authority import (
     find_authority,
     open_effects,
 )
-from agent_run_ledger.ledger.local_trust import TRUST_NAME, local_folder
+from agent_run_ledger.ledger.local_trust import TRUST_NAME, is_local, local_folder
 from tests.contract.approval_kit import KEY_ENDS_MS, Approvals, approvals
 from tests.contract.effect_kit import START_MS
 from tests.unit.effects.trust_examples import key
@@ -154,3 +154,10 @@ def test_a_policy_is_found_by_its_name() -> None:
         assert two is not None
         assert kit.trust.policy_sha256(two) == kit.two
         assert kit.trust.policy_named("Two") is None
+
+
+def test_a_folder_that_nobody_can_look_into_may_hold_keys() -> None:
+    with approvals() as kit:
+        assert not is_local(kit.path)
+        local_folder(kit.path).write_bytes(b"no folder")
+        assert is_local(kit.path)

@@ -17,8 +17,7 @@ from agent_run_ledger.kernel.effects.action import Action
 from agent_run_ledger.kernel.effects.states import ARROWS
 from tests.contract.effect_kit import ASKED, DAN, WINDOW_MS, A, E, Kit, effects
 from tests.contract.effect_scratch import Scratch, moved, sized
-from tests.contract.test_effect_guards import CASES
-from tests.contract.test_effect_ledger_states import F
+from tests.contract.guard_kit import CASES, F
 from tests.unit.effects.examples import (
     APPROVAL,
     BEGIN_MS,

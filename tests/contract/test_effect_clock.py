@@ -56,7 +56,7 @@ def rows(kit: Kit) -> list[Any]:
 
 
 def mark(kit: Kit) -> Any:
-    return kit.ledger._store.transact(b"x" * 16, lambda tx: tx.effects.time_mark())
+    return kit.ledger._store.transact(b"x" * 16, lambda tx: tx.effects.time_kept()[0])
 
 
 def timer_drain(kit: Kit, view: ActionView) -> ActionView:

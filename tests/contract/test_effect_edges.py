@@ -8,7 +8,7 @@ import pytest
 
 from agent_run_ledger.effects import Covers, DoubtBy, Found, Role
 from tests.contract.effect_kit import BOUND_MS, EXE, PERMIT_MS, WINDOW_MS, A, E, Kit, actor, effects
-from tests.contract.test_effect_guards import (
+from tests.contract.guard_kit import (
     DEAD,
     EARLY_TIMER,
     F_MINUS,

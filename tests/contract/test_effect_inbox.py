@@ -197,6 +197,7 @@ def test_after_a_look_that_saw_nothing_the_drain_comes_first_and_then_the_decisi
     assert one(kit, view).ways[0].step is Step.LOOK
     kit.do(E.OBSERVE, view)
     assert one(kit, view).ways[0].step is Step.DRAIN_PATH_DEAD
+    assert way(kit, view, Step.HAPPENED).refused == "not_seen"
     kit.do(E.OBSERVE, view, evidence=kit.drain(view))
     assert one(kit, view).ways[0].step is Step.LOOK
     assert way(kit, view, Step.DID_NOT_HAPPEN).refused == "observation_before_drain"

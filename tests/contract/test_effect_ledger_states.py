@@ -8,23 +8,16 @@ from pathlib import Path
 import pytest
 
 from agent_run_ledger import EffectLedger, NotAdmitted, Pending, Refused, Unavailable
-from agent_run_ledger.effects import ActionState, Event, Heard, LedgerState, Seen, TargetClass, WitnessPolicy
+from agent_run_ledger.effects import Event, Heard, LedgerState, Seen, TargetClass, WitnessPolicy
 from agent_run_ledger.kernel.effects.reading import LEAP_MS
 from agent_run_ledger.kernel.effects.states import EVENT_NEEDS, LEDGER_TABLE
 from agent_run_ledger.ledger.local_trust import UNSIGNED
 from agent_run_ledger.store import open_sqlite
-from tests.contract.effect_kit import ASKED, REV, WINDOW_MS, A, E, FakeWitness, Kit, effects
+from tests.contract.effect_kit import ASKED, FROM, REV, WINDOW_MS, A, E, FakeWitness, Kit, effects
 
 HELD, RECOVERY, FROZEN = LedgerState.HELD, LedgerState.RECOVERY, LedgerState.FROZEN
 OPEN, UNTRUSTED = LedgerState.OPEN, LedgerState.TIME_UNTRUSTED
 F = TargetClass.F
-
-FROM: dict[Event, ActionState] = {
-    E.PROPOSE: A.PROPOSED, E.EDIT: A.PROPOSED, E.REJECT: A.PROPOSED, E.APPROVE: A.PROPOSED, E.SUCCESSOR: A.REJECTED,
-    E.EXPIRE: A.AVAILABLE, E.REVOKE: A.AVAILABLE, E.CLAIM: A.AVAILABLE, E.PREPARE: A.CLAIMED, E.HAND_OUT: A.PREPARED,
-    E.OUTCOME: A.PREPARED, E.SUCCESS: A.UNRESOLVED, E.DOUBT: A.PREPARED, E.OBSERVE: A.PREPARED,
-    E.NOT_EXECUTED: A.UNRESOLVED, E.WRITE_OFF: A.UNRESOLVED, E.CLOSE_UNPREPARED: A.CLAIMED,
-}  # fmt: skip
 
 # By hand, from the table of ledger states; what is missing is refused.
 HAPPENS = {
@@ -82,6 +75,69 @@ def test_each_operation_in_each_state_of_the_ledger(state: LedgerState, event: E
             assert error.hint
         assert kit.look(view).action_id == view.action_id  # reading is always allowed
         assert kit.ledger.request(view.action_id) == b"{}"
+
+
+@pytest.mark.parametrize("event", ASKED)
+@pytest.mark.parametrize("state", [HELD, RECOVERY, FROZEN])
+def test_where_the_clock_leapt_too_there_happens_what_both_allow(state: LedgerState, event: Event) -> None:
+    with effects(witness=FakeWitness()) as kit:
+        fences = event is E.CLOSE_UNPREPARED
+        view = kit.ready(event, kit.reach(FROM[event], F if fences else TargetClass.N))
+        more = {"fence": kit.fence(view)} if fences else {}
+        more |= {"intent": kit.intent(request=b"x"), "key": "other"} if event is E.PROPOSE else {}
+        more |= {"approval": kit.approval(view)} if event is E.APPROVE else {}
+        _into(kit, state)
+        kit.ticks.leap(-1)
+        status = kit.ledger.status()
+        assert (status.state, status.clock_trusted) == (state, False)
+        if event in HAPPENS[state] & HAPPENS[UNTRUSTED]:
+            kit.do(event, view, **more)
+        elif (state, event) == (HELD, E.REVOKE):
+            with pytest.raises(Pending):
+                kit.do(event, view)
+            assert kit.look(view).state is A.REVOKED
+        else:
+            by_the_clock = "clock_untrusted" if event is E.EXPIRE else "ledger_time_untrusted"
+            code = by_the_clock if event in HAPPENS[state] else f"ledger_{state}"
+            assert kit.refused(lambda: kit.do(event, view, **more)).code == code
+
+
+def test_a_held_ledger_whose_clock_leapt_closes_no_window_that_is_open() -> None:
+    witness = FakeWitness()
+    with effects(witness=witness) as kit:
+        view, far_ms = kit.reach(A.AVAILABLE), WINDOW_MS + 2 * LEAP_MS
+        witness.silent()
+        kit.ledger._witnessing.look()
+        kit.ticks.leap(far_ms)
+        assert (kit.ledger.status().state, kit.ledger.status().clock_trusted) == (HELD, False)
+        error = kit.refused(lambda: kit.do(E.EXPIRE, view))
+        assert (type(error), error.code) == (Unavailable, "clock_untrusted")
+        assert kit.refused(lambda: kit.do(E.CLAIM, view)).code == "ledger_time_untrusted"
+        kit.ticks.leap(-far_ms)
+        assert (kit.ledger.status().state, kit.ledger.status().clock_trusted) == (HELD, True)
+        assert kit.refused(lambda: kit.do(E.EXPIRE, view)).code == "window_open"
+        assert kit.do(E.CLAIM, view).granted_now
+
+
+def test_a_witness_that_answers_leaves_the_clocks_doubt() -> None:
+    witness = FakeWitness()
+    with effects(witness=witness) as kit:
+        view = kit.reach(A.CLAIMED)
+        witness.silent()
+        kit.ledger._witnessing.look()
+        kit.ticks.leap(-1)
+        witness.says = []
+        assert kit.refused(lambda: kit.do(E.PREPARE, view)).code == "ledger_time_untrusted"
+        assert (kit.ledger.status().state, kit.ledger.status().clock_trusted) == (UNTRUSTED, False)
+
+
+def test_every_transition_moves_the_mark() -> None:
+    with effects() as kit:
+        view = kit.reach(A.AVAILABLE)
+        kit.ticks.tick(10)
+        kit.do(E.CLAIM, view)
+        kit.ticks.leap(-1)
+        assert kit.ledger.status().state is UNTRUSTED
 
 
 def test_the_states_by_hand_are_those_of_the_table() -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from agent_run_ledger import Misuse, Refused, Tampered, Unavailable, Uncertain
 from agent_run_ledger.effects import Event, TargetClass
-from tests.contract.effect_kit import ANN, ASKED, DAN, WINDOW_MS, A, E, Kit, effects
-from tests.contract.test_effect_ledger_states import FROM
+from tests.contract.effect_kit import ANN, ASKED, DAN, FROM, WINDOW_MS, A, E, Kit, effects
 
 N, V, I, F_MINUS, F = TargetClass.N, TargetClass.V, TargetClass.I, TargetClass.F_MINUS, TargetClass.F  # noqa: E741
 OP = b"an op id 16 byte"

@@ -102,3 +102,12 @@ def test_the_auditor_names_the_transition_at_which_the_ledger_was_weaker(tmp_pat
     ((leaf, text),) = _weaker_leaves(path)
     assert leaf == claim >> 16
     assert text.endswith("the ledger was weaker: bound_ms 999 after 1000")
+
+
+def test_who_names_no_settings_gets_those_of_the_latest_transition() -> None:
+    with effects(people_for_not_executed=2, officers_needed=3) as kit:
+        kit.propose()
+        with EffectLedger(kit.path, time=kit.ticks) as ledger:
+            assert ledger._engine.settings == kit.settings
+    with effects(kept=False) as kit, EffectLedger(kit.path, time=kit.ticks) as ledger:
+        assert ledger._engine.settings == Settings()

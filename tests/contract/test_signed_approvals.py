@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ from agent_run_ledger.kernel.effects.commands import Approve
 from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.keys import seal, verify
 from agent_run_ledger.ledger.local_trust import LOCAL, UNSIGNED, local_folder
-from tests.contract.approval_kit import KEY_ENDS_MS, NONCE, Approvals, approvals
-from tests.contract.effect_kit import BOB, Kit, effects
+from tests.contract.approval_kit import DISPLAY, KEY_ENDS_MS, NONCE, REQUEST, Approvals, approvals
+from tests.contract.effect_kit import ANN, BOB, Kit, effects
 from tests.unit.effects.trust_examples import key
 
 A, E = ActionState, Event
@@ -218,3 +219,53 @@ def test_the_status_says_that_keys_beside_the_database_protect_little() -> None:
         assert LOCAL not in kit.ledger.status().not_protected
         (folder / "approver.pem").touch()
         assert LOCAL in kit.ledger.status().not_protected
+
+
+def test_no_permit_is_handed_out_under_a_policy_that_is_gone() -> None:
+    with approvals() as kit:
+        view = kit.asked()
+        view = kit.move(E.PREPARE, kit.move(E.CLAIM, kit.grant(view, kit.signed(view))))
+        one, two = kit.trust.policies
+        policies = (replace(one, people_needed=0), two)
+        kit.follow(replace(kit.trust, serial=2, policies=policies), key("dan"), key("ola"))
+        assert kit.code(lambda: kit.do(E.HAND_OUT, view)) == "unknown_policy"
+        assert kit.move(E.DOUBT, view).state is A.UNRESOLVED
+
+
+def test_two_signatures_are_no_approval_of_anybody() -> None:
+    with approvals() as kit:
+        view = kit.two_asked()
+        statement = kit.ledger.statement(view.action_id, approver="nobody", nonce=NONCE)
+        assert kit.refusal(sealed(statement, "bob", "dan")) == "one_signature"
+
+
+@pytest.mark.parametrize("flaw", [{"signature": b"short"}, {"key_id": "ab"}, {"key_id": "a" * 64}])
+def test_who_approves_by_word_names_a_whole_signature_or_none(flaw: dict[str, Any]) -> None:
+    with effects() as kit:
+        view = kit.propose()
+        approval = replace(kit.approval(view), **flaw)
+        assert kit.refused(lambda: kit.ledger.approve(BOB, view.action_id, approval)).code == "bad_argument"
+
+
+def test_what_was_approved_by_word_before_there_was_a_trust_file_is_not_claimed_under_it() -> None:
+    """Who knows the digest of a policy to come cannot have an action approved in advance."""
+    with approvals(begin=False) as kit:
+        ready, waits, mine = (kit.asked(name) for name in ("refund:1", "refund:2", "refund:3"))
+        for view in (ready, mine):
+            kit.do(E.APPROVE, view)
+        mine = kit.move(E.PREPARE, kit.move(E.CLAIM, kit.look(mine)))
+        kit.begin()
+        assert kit.look(ready).state is A.AVAILABLE
+        assert kit.code(lambda: kit.do(E.CLAIM, ready)) == "before_trust"
+        assert kit.refusal(kit.signed(waits)) == "before_trust"
+        assert kit.code(lambda: kit.do(E.HAND_OUT, mine)) in ("before_trust", "restarted")
+        again = kit.ledger.edit(ANN, waits.action_id, kit.intent(**_shown(kit), request=REQUEST, executor="exe2"))
+        assert kit.grant(again, kit.signed(again)).state is A.AVAILABLE
+        kit.do(E.REVOKE, ready)
+        after = kit.ledger.successor(ANN, ready.action_id, kit.intent(**_shown(kit), request=REQUEST))
+        after = kit.grant(after, kit.signed(after))
+        assert kit.do(E.CLAIM, after).granted_now
+
+
+def _shown(kit: Approvals) -> dict[str, Any]:
+    return {"policy_sha256": kit.one, "display_sha256": sha256(DISPLAY).digest()}

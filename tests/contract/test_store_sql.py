@@ -54,6 +54,7 @@ def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> 
         ("select_corrections_between", "INTEGER PRIMARY KEY"),
         ("select_correction_of", "INTEGER PRIMARY KEY"),
         ("select_trust", "INTEGER PRIMARY KEY"),
+        ("select_before_trust", "action_records_of"),
         ("select_trust_change_of", "INTEGER PRIMARY KEY"),
         ("select_trust_changes_between", "INTEGER PRIMARY KEY"),
         ("select_keys_after", "USING COVERING INDEX actions_members"),

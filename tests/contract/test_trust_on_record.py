@@ -15,6 +15,7 @@ from agent_run_ledger.effects.trusting import sign_trust
 from agent_run_ledger.kernel.effects.trust import TrustFile, trust_sha256
 from agent_run_ledger.kernel.effects.trust_change import trust_change_from
 from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store.sqlite_effect_reader import SqliteEffectReader
 from agent_run_ledger.testing import check_ledger
 from tests.contract.approval_kit import Approvals, approvals
 from tests.contract.effect_kit import FakeWitness
@@ -253,3 +254,21 @@ def test_opening_makes_no_store(tmp_path: Path) -> None:
         assert code(lambda: EffectLedger(missing, trust=kit.signed_trust)) == "no_store"
         open_sqlite(missing, create=True, authority=True).close()
         assert code(lambda: EffectLedger(missing, trust=kit.signed_trust)) == "other_trust"
+
+
+def test_another_one_of_the_same_serial_is_another_one() -> None:
+    with approvals() as kit:
+        twin = kit.by_officers(replace(kit.trust, policies=kit.trust.policies[:1]))
+        assert twin.trust.serial == kit.trust.serial
+        assert code(lambda: kit.opened(twin)) == "other_trust"
+
+
+def test_of_two_first_ones_the_second_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both processes saw none on record; one of them was faster."""
+    with approvals(begin=False) as kit:
+        first, second = kit.by_officers(kit.trust), kit.by_officers(later(kit))
+        kit.opened(first).close()
+        monkeypatch.setattr(SqliteEffectReader, "trust", lambda self: None)
+        kit.opened(first).close()
+        assert code(lambda: kit.opened(second)) == "other_trust"
+        assert lines(kit) == [("untrusted", "trusted", 1)]

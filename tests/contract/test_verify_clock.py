@@ -340,7 +340,7 @@ def _correct_copy(path: Path, log_id: bytes) -> None:
     """Write a whole correction into a copy, past every rule."""
 
     def write(tx: Any) -> None:
-        mark = tx.effects.time_mark()
+        mark = tx.effects.time_kept()[0]
         new = Sample(wall_ms=mark.wall_ms - 1, uptime_ms=mark.uptime_ms, boot=mark.boot)
         standing = Standing(ledger_id=log_id, state=LedgerState.TIME_UNTRUSTED)
         asked = Correction(command=CorrectClock(actor=OFF), ledger=standing, old=mark, new=new)

@@ -296,27 +296,25 @@ def test_a_change_of_an_action_without_a_mac_is_none_of_version_1(ledger: Path) 
 # History that was rewritten thoroughly, MACs, leaves and head: only the rules contradict it.
 
 Tree = dict[str, Any]
+Rewritten = tuple[str, str, int, Callable[[Tree], object], Callable[[Tree], object], str]
 
 
 def _both_generations(tree: Tree) -> None:
     tree["row"]["generation"] = 2
 
 
-REWRITTEN: dict[str, tuple[str, str, int, Callable[[Tree], object], Callable[[Tree], object], str]] = {
-    "another executor claims": (
-        "claimed",
-        "Claim",
-        0,
+def _claimed(change: Callable[[Tree], object], words: str) -> Rewritten:
+    """The record of a claim rewritten, and of its leaf only what follows from that."""
+    return "claimed", "Claim", 0, change, lambda line: None, words
+
+
+REWRITTEN: dict[str, Rewritten] = {
+    "another executor claims": _claimed(
         lambda tree: tree["command"]["actor"].update(principal="mallory"),
-        lambda line: None,
         "key 'claimed': the rules do not let it claim: wrong_executor",
     ),
-    "a claim without a role": (
-        "claimed",
-        "Claim",
-        0,
+    "a claim without a role": _claimed(
         lambda tree: tree["command"]["actor"].update(roles=["requester"]),
-        lambda line: None,
         "key 'claimed': the rules do not let it claim: wrong_role",
     ),
     "a claim with another generation": (
@@ -351,29 +349,14 @@ REWRITTEN: dict[str, tuple[str, str, int, Callable[[Tree], object], Callable[[Tr
         lambda line: None,
         "key 'available': the rules cannot decide approve",
     ),
-    "no transition at all": (
-        "claimed",
-        "Claim",
-        0,
-        lambda tree: tree.pop("ledger"),
-        lambda line: None,
-        "the record is no transition: this is no record of a transition, version 1",
+    "no transition at all": _claimed(
+        lambda tree: tree.pop("ledger"), "the record is no transition: this is no record of a transition, version 1"
     ),
-    "the record of another action": (
-        "claimed",
-        "Claim",
-        0,
-        lambda tree: tree["row"].update(action_id="00" * 16),
-        lambda line: None,
-        f"in the leaf, '{'00' * 16}' in the record",
+    "the record of another action": _claimed(
+        lambda tree: tree["row"].update(action_id="00" * 16), f"in the leaf, '{'00' * 16}' in the record"
     ),
-    "another old state than the leaf's": (
-        "claimed",
-        "Claim",
-        0,
-        lambda tree: tree.update(old="proposed"),
-        lambda line: None,
-        "old state 'available' in the leaf, 'proposed' in the record",
+    "another old state than the leaf's": _claimed(
+        lambda tree: tree.update(old="proposed"), "old state 'available' in the leaf, 'proposed' in the record"
     ),
     "another new state than the leaf's": (
         "claimed",
@@ -391,21 +374,30 @@ REWRITTEN: dict[str, tuple[str, str, int, Callable[[Tree], object], Callable[[Tr
         lambda line: None,
         "generation 1 in the leaf, 2 in the record",
     ),
-    "the record of another log": (
-        "claimed",
-        "Claim",
-        0,
-        lambda tree: tree["ledger"].update(ledger_id="00" * 16),
-        lambda line: None,
-        f"'{'00' * 16}' in the record",
+    "the record of another log": _claimed(
+        lambda tree: tree["ledger"].update(ledger_id="00" * 16), f"'{'00' * 16}' in the record"
     ),
-    "the record of another epoch": (
-        "claimed",
-        "Claim",
+    "a claim by a clock that was doubted": _claimed(
+        lambda tree: tree["ledger"].update(state="held", clock_doubted=True),
+        "key 'claimed': the rules do not let it claim: ledger_time_untrusted",
+    ),
+    "a window that a doubted clock closed": (
+        "expired",
+        "Expire",
         0,
-        lambda tree: tree["ledger"].update(epoch=1),
+        lambda tree: tree["ledger"].update(state="held", clock_doubted=True),
         lambda line: None,
-        "epoch 0 in the leaf, 1 in the record",
+        "key 'expired': the rules do not let it expire: clock_untrusted",
+    ),
+    "a doubt beside an open ledger": _claimed(
+        lambda tree: tree["ledger"].update(clock_doubted=True), "the ledger was open, and its clock doubted beside that"
+    ),
+    "a doubt beside a doubt": _claimed(
+        lambda tree: tree["ledger"].update(clock_doubted=True, state="time_untrusted"),
+        "the ledger was time_untrusted, and its clock doubted beside that",
+    ),
+    "the record of another epoch": _claimed(
+        lambda tree: tree["ledger"].update(epoch=1), "epoch 0 in the leaf, 1 in the record"
     ),
 }
 

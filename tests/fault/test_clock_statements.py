@@ -49,7 +49,7 @@ def failing(ledger: EffectLedger) -> Failing:
 
 def shape(ledger: EffectLedger) -> Shape:
     """How many leaves there are, the mark, and the corrections on record."""
-    mark, corrections = ledger._store.transact(number(), lambda tx: (tx.effects.time_mark(), tx.effects.corrections()))
+    mark, corrections = ledger._store.transact(number(), lambda tx: tx.effects.time_kept())
     return ledger._store.reader().head().size, mark, corrections
 
 

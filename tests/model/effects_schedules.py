@@ -273,7 +273,9 @@ class Race:
 
     def _die(self, who: int) -> None:
         """As a process dies: its connection is gone at once, and with it its lock and what it had not committed."""
-        worker = self._workers[who]
+        worker, acting = self._workers[who], worker_act.get(threading.get_ident())
+        if acting is not None:
+            acting.inside = False  # else who takes its place would wait for a turn of the dead one's
         (shared,) = worker.registry._open.values()
         connection = shared.writer()._connection
         assert connection is not None

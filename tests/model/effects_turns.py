@@ -70,6 +70,8 @@ class Turns:
                 self.step(who, kill=True)
         for thread in self._threads:
             thread.join(PATIENCE_S)
+        if stuck := [who for who, thread in enumerate(self._threads) if thread.is_alive()]:
+            raise AssertionError(f"workers {stuck} did not end; they stand at {self.at}")
 
     def _live(self, who: int, program: Callable[[], None]) -> None:
         self._mine.who = who

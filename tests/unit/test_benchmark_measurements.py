@@ -16,6 +16,7 @@ from agent_run_ledger import RunLedger
 from agent_run_ledger.benchmark import (
     contender,
     dynamic,
+    effect_steps,
     effects,
     main,
     processes,
@@ -279,6 +280,19 @@ def test_an_inbox_that_is_too_small_is_not_judged() -> None:
     assert effects.inbox_figure("first page", [0.001], 999_999).met is None
     assert effects.inbox_figure("first page", [0.001], 1_000_000).met is True
     assert effects.inbox_figure("first page", [0.001, 0.006, 0.006], 1_000_000).met is False
+
+
+def test_an_effect_step_is_judged_by_four_bare_rows_its_syncs_and_its_longest_wait() -> None:
+    floor = Cost(steps=10, seconds=1.0, cpu_s=0.1, stored_bytes=0)
+    for seconds, met in ((3.3, True), (3.4, False)):
+        product = Cost(steps=10, seconds=seconds, cpu_s=0.5, stored_bytes=0)
+        speed, cpu = effect_steps.step_figures([Pair(floor=floor, product=product)], enough=True)
+        assert (speed.met, cpu.value) == (met, pytest.approx(50_000))
+    counted = {"steps": 100.0, "other": 3.0}
+    assert effect_steps.syncs_figure({**counted, "commits": 402.0}).met is True
+    assert effect_steps.syncs_figure({**counted, "commits": 500.0}).met is False
+    assert effect_steps.wait_figure([0.1, 0.9]).met is True
+    assert effect_steps.wait_figure([0.1, 1.1, 0.1]).met is False
 
 
 @pytest.mark.slow

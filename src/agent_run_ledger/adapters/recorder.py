@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import Token
+from copy import copy
 from typing import Any
 
+from agent_run_ledger.adapters.effects import DECIDED, EffectsByTool, GivenEffects
 from agent_run_ledger.adapters.finite import finite, is_finite
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
+from agent_run_ledger.adapters.tool_target import Act, ActAsync, beside_loop
 from agent_run_ledger.codecs import NotFinite, value_digest
-from agent_run_ledger.errors import Unstorable, Vetoed
+from agent_run_ledger.errors import ApprovalPending, EffectPending, Misuse, Pending, Refused, Unstorable, Vetoed
 from agent_run_ledger.runs.current import CURRENT, Caller
+from agent_run_ledger.runs.effect_calls import ask_for, perform
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import Step
 from agent_run_ledger.runs.tools import Tool
@@ -39,6 +45,10 @@ class Recorder:
     for its approval no model is asked in the attempt, by any recorder, and the run cannot be completed, whatever the
     framework made of Pending: Pending is raised again, at last where the run is left.
 
+    A tool of `effects` is an action of the ledger: a call of it waits for people's approval by ApprovalPending, for
+    evidence by EffectInDoubt, and what they refuse is Vetoed with the code of their decision. While it waits, what was
+    said of the gate's Pending holds.
+
     `outcome`: for a framework whose tools return envelopes, see `Tool`. `run`: the run to record in where a hook is
     called in a thread or task that the framework made outside of the `with` block's context; else the run of the
     context is used. `called`: what gates and words call a tool, from the name of its step, where that is another one.
@@ -49,18 +59,20 @@ class Recorder:
         self,
         *,
         tools: Mapping[str, ToolRules | Mapping[str, Any]] | None = None,
+        effects: GivenEffects | None = None,
         gate: Gate = allow_all,
         outcome: Callable[[Any], object] | None = None,
         run: Run | None = None,
         called: Callable[[str], str] = str,
     ) -> None:
         self.rules = RulesByTool(tools)
+        self.effects = EffectsByTool(effects)
         self._gate = gate
         self._outcome = outcome
         self._called = called
         self._place: Caller | None = CURRENT.get() if run is None else run.root
         self._steps: dict[tuple[str, str, str, bool], Step[..., Any]] = {}
-        self._waiting: dict[Which, CallWaits] = {}
+        self._waiting: dict[Which, Pending] = {}
         self._lock = threading.Lock()
 
     def model(
@@ -129,49 +141,151 @@ class Recorder:
         chunks: AsyncIterator[Any] = self._within(lambda: step(make, **request))
         return chunks
 
-    def tool(self, name: str, arguments: Mapping[str, Any], make: Make, *, call_id: str = "") -> Any:
+    def tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        make: Make,
+        *,
+        call_id: str = "",
+        make_with: Act | None = None,
+    ) -> Any:
         """Return the result of a tool: from the record, or what `make` returns, recorded. Raises what it raised.
 
         An unsafe tool of which nobody can say whether it happened is not called: a result says so (see `Tool`).
+        `make_with`: makes the call of a tool that is an effect with the arguments that were approved, which may be
+        others than the agent's; without it such a call is made by `make`, of the agent's own arguments alone.
         """
         step = self._tool(name, keyed=bool(call_id), asynchronous=False)
-        allowed = self._allowed(make, self._veto(name, arguments, call_id))
-        return self._within(lambda: step(allowed, call_id, **finite(arguments)))
+        if not self.is_effect(name):
+            allowed = self._allowed(make, self._veto(name, arguments, call_id))
+            return self._within(lambda: step(allowed, call_id, **finite(arguments)))
+        act = make_with or _only(arguments, make)
+        with self._settled(name, arguments, call_id) as asked_before:
+            veto = self._veto(name, arguments, call_id)
+            if asked_before and not veto:
+                self._wait_on(name, arguments)
+            allowed = self._allowed(lambda: self._carried_out(name, arguments, act), veto)
+            return self._within(lambda: step(allowed, call_id, **finite(arguments)))
 
-    async def atool(self, name: str, arguments: Mapping[str, Any], make: MakeAsync, *, call_id: str = "") -> Any:
+    async def atool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        make: MakeAsync,
+        *,
+        call_id: str = "",
+        make_with: ActAsync | None = None,
+    ) -> Any:
         """Do what `tool` does, on the running event loop."""
         step = self._tool(name, keyed=bool(call_id), asynchronous=True)
-        allowed = self._allowed_async(make, self._veto(name, arguments, call_id))
-        return await self._within(lambda: step(allowed, call_id, **finite(arguments)))
+        if not self.is_effect(name):
+            allowed = self._allowed_async(make, self._veto(name, arguments, call_id))
+            return await self._within(lambda: step(allowed, call_id, **finite(arguments)))
+        act: ActAsync = make_with or _only(arguments, make)
+
+        async def carry_out() -> Any:
+            return await beside_loop(lambda call: self._carried_out(name, arguments, call), act)
+
+        with self._settled(name, arguments, call_id) as asked_before:
+            veto = self._veto(name, arguments, call_id)
+            if asked_before and not veto:
+                await asyncio.to_thread(self._wait_on, name, arguments)
+            allowed = self._allowed_async(carry_out, veto)
+            return await self._within(lambda: step(allowed, call_id, **finite(arguments)))
 
     @property
     def gated(self) -> bool:
         """Whether a gate was given: without one every call is allowed."""
         return self._gate is not allow_all
 
+    def is_effect(self, name: str) -> bool:
+        """Return whether a call of this tool is an action of the ledger."""
+        return self._called(name) in self.effects
+
     def guards_as(self, other: Recorder) -> bool:
-        """Return whether this recorder and the other one have the same gate and the same rules."""
-        return self._gate == other._gate and self.rules == other.rules
+        """Return whether this recorder and the other one have the same gate, the same rules and the same effects."""
+        return self._gate == other._gate and self.rules == other.rules and self.effects == other.effects
 
     def ask(self, name: str, arguments: Mapping[str, Any], *, call_id: str = "") -> Answer:
         """Return what is said of a call now: for a framework that pauses before it calls a tool.
 
-        By the rules, else by the gate: nobody is to approve what may never be made.
+        By the rules, else by the gate: nobody is to approve what may never be made. An effect that nobody has asked for
+        is asked for, and is pending until people have approved it.
         """
         forbidden = self._forbidden(name, arguments)
         if forbidden:
             return Answer(permission=Permission.DENIED, reason=forbidden)
-        return self._gate_says(name, arguments, call_id)
+        answer = self._gate_says(name, arguments, call_id)
+        if answer.permission is Permission.ALLOWED and self.is_effect(name):
+            waits = self._asked_for(name, arguments)
+            if waits is not None:
+                return Answer(permission=Permission.PENDING, approval_id=waits.action_id, reason=waits.hint)
+        return answer
 
-    def waits_elsewhere(self, name: str, arguments: Mapping[str, Any], call_id: str, answer: Answer) -> None:
+    async def aask(self, name: str, arguments: Mapping[str, Any], *, call_id: str = "") -> Answer:
+        """Do what `ask` does, beside the running event loop where the ledger is asked."""
+        if not self.is_effect(name):
+            return self.ask(name, arguments, call_id=call_id)
+        return await asyncio.to_thread(self.ask, name, arguments, call_id=call_id)
+
+    def waits_elsewhere(
+        self, name: str, arguments: Mapping[str, Any], call_id: str, answer: Answer | EffectPending
+    ) -> None:
         """Note that the framework itself waits for this call's approval: models may be asked meanwhile.
 
         Until the call is made, or a model is told what came of it (`told_of`), the run cannot be completed: Pending
         is raised where it is left.
         """
-        waits = self._waits_for(name, answer)
+        if isinstance(answer, EffectPending):
+            waits = CallWaits(answer.message, approval_id=answer.action_id, hint=answer.hint)
+        else:
+            waits = self._waits_for(name, answer)
         waits.elsewhere = True
         self._waits()[_which(name, arguments, call_id)] = waits
+
+    def _carried_out(self, name: str, arguments: Mapping[str, Any], act: Act) -> Any:
+        """Carry out an effect, in the body of its step."""
+        tool = self._called(name)
+        return self.effects.told(tool, perform(self.effects.call(tool, arguments, act)))
+
+    def _asked_for(self, name: str, arguments: Mapping[str, Any]) -> EffectPending | None:
+        """Ask for an effect that nobody has asked for, and return what it waits for; what is wrong, the call says."""
+        if getattr(self._session(), "over", False):
+            return None
+        try:
+            waits: EffectPending | None = self._within(
+                lambda: ask_for(self.effects.call(self._called(name), arguments, _nothing))
+            )
+        except Refused as error:
+            if isinstance(error, Vetoed) or error.code in DECIDED:
+                return None
+            raise
+        return waits
+
+    def _wait_on(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Raise what a call still waits for that said so in this attempt: once on record is enough."""
+        waits = self._asked_for(name, arguments)
+        if waits is not None:
+            raise waits
+
+    @contextmanager
+    def _settled(self, name: str, arguments: Mapping[str, Any], call_id: str) -> Generator[bool]:
+        """Note that a call of an effect waits, or waits no more; what people refused is a veto.
+
+        Gives whether it was told in this attempt that it waits for approval, and is to be told at once.
+        """
+        waits, which = self._waits(), _which(name, arguments, call_id)
+        asked_before = isinstance(waits.get(which), ApprovalPending)
+        try:
+            yield asked_before and not self.effects.waits(self._called(name))
+        except EffectPending as error:
+            waits[which] = error
+            raise
+        except Refused as error:
+            if error.code not in DECIDED:
+                raise
+            raise Vetoed(error.message, code=error.code, hint=error.hint) from error
 
     def _forbidden(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return why a call may never be made, whoever is asked; empty where it may."""
@@ -208,8 +322,8 @@ class Recorder:
     def _check_waiting(self, request: Mapping[str, Any], told_of: ToldOf | None) -> None:
         waits = self._waits()
         for which, one in [*waits.items()]:
-            if not one.elsewhere:
-                raise CallWaits(one.message, approval_id=one.approval_id, hint=one.hint)
+            if not (isinstance(one, CallWaits) and one.elsewhere):
+                raise _again(one)
             if told_of is not None and which[1] and told_of(request, which[1]):
                 waits.pop(which, None)  # the framework went on without it
 
@@ -228,9 +342,9 @@ class Recorder:
     def _run_id(self) -> str:
         return str(getattr(self._session(), "run_id", ""))
 
-    def _waits(self) -> dict[Which, CallWaits]:
+    def _waits(self) -> dict[Which, Pending]:
         """The calls that wait in this attempt, whichever recorder asked."""
-        waits: dict[Which, CallWaits] = getattr(self._session(), "waiting", self._waiting)
+        waits: dict[Which, Pending] = getattr(self._session(), "waiting", self._waiting)
         return waits
 
     def _session(self) -> Any:
@@ -260,11 +374,11 @@ class Recorder:
         return self._step(("tool", name, body.__name__, keyed), lambda: self._build_tool(name, body, keyed=keyed))
 
     def _build_tool(self, name: str, body: Callable[..., Any], *, keyed: bool) -> Step[..., Any]:
-        rules = self.rules.of(name)
+        rules, effect = self.rules.of(name), self.is_effect(name)
         tool: Tool[..., Any] = Tool(
             body,
             name=name,
-            safe=rules.safe,
+            safe=rules.safe or effect,  # asked again, it finds what is on record of the action
             poll=rules.poll,
             volatile=rules.volatile,
             outcome=self._outcome,
@@ -272,7 +386,7 @@ class Recorder:
             key="{call_id}" if keyed else None,
             interchangeable=not keyed,
         )
-        tool.beside = keyed
+        tool.beside, tool.kept_elsewhere = keyed, effect
         return tool
 
     def _step(self, key: tuple[str, str, str, bool], build: Callable[[], Step[..., Any]]) -> Step[..., Any]:
@@ -291,6 +405,28 @@ def _which(name: str, arguments: Mapping[str, Any], call_id: str) -> Which:
         return name, call_id, value_digest(finite(arguments))
     except (NotFinite, Unstorable):
         return name, call_id, object()
+
+
+def _again(waits: Pending) -> Pending:
+    """Return an error that says the same, to be raised once more."""
+    if isinstance(waits, CallWaits):
+        return CallWaits(waits.message, approval_id=waits.approval_id, hint=waits.hint)
+    return copy(waits)
+
+
+def _only(arguments: Mapping[str, Any], make: Callable[[], Any]) -> Callable[[dict[str, Any]], Any]:
+    """Return what makes a call with these arguments, and with no others."""
+
+    def act(approved: dict[str, Any]) -> Any:
+        if approved != dict(arguments):
+            raise Misuse("other arguments were approved, and this framework's call takes none", code="other_arguments")
+        return make()
+
+    return act
+
+
+def _nothing(arguments: dict[str, Any]) -> Any:
+    raise AssertionError("what is only asked for is not carried out")
 
 
 # One function each, whatever recorder it is used by: a run knows a step of one name by its function.

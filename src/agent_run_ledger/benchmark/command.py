@@ -10,7 +10,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agent_run_ledger.benchmark import dynamic, effects, importing, large, processes, restore, sequential, verifying
+from agent_run_ledger.benchmark import (
+    dynamic,
+    effect_steps,
+    effects,
+    importing,
+    large,
+    processes,
+    restore,
+    sequential,
+    verifying,
+)
 from agent_run_ledger.benchmark.figures import Figure, Measured
 from agent_run_ledger.benchmark.plan import FULL, QUICK, Bench, Plan
 from agent_run_ledger.benchmark.report import Report, machine
@@ -23,6 +33,7 @@ MEASUREMENTS: Mapping[str, Callable[[Bench], Measured]] = {
     "restore": restore.measure,
     "dynamic": dynamic.measure,
     "effects": effects.measure,
+    "effect_steps": effect_steps.measure,
     "verify": verifying.measure,
     "import": importing.measure,
     "large": large.measure,

@@ -32,7 +32,6 @@ Policy = Annotated[
     str,
     typer.Option(
         "--approval",
-        "--policy",
         metavar="POLICY",
         help="The policy that counts approvals: its name in the trust file, or its SHA-256 in hex.",
     ),
@@ -56,9 +55,7 @@ Needs = Annotated[
     typer.Option("--needs", metavar="NAME=VALUE", help="What must hold at the target; may come again."),
 ]
 OtherExecutor = Annotated[str | None, typer.Option("--executor", metavar="NAME", help="Another executor.")]
-OtherPolicy = Annotated[
-    str | None, typer.Option("--approval", "--policy", metavar="POLICY", help="Another policy, as to propose.")
-]
+OtherPolicy = Annotated[str | None, typer.Option("--approval", metavar="POLICY", help="Another policy, as to propose.")]
 OtherApprovals = Annotated[int | None, typer.Option("--approvals", metavar="N", min=1, help="Another number of them.")]
 KeyFile = Annotated[
     str | None, typer.Option("--key-file", metavar="FILE", help="The key of who asks, where a key says who that is.")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from agent_run_ledger.cli.actions_propose import propose, successor
 from agent_run_ledger.cli.approvals_decide import grant, reject, revoke
@@ -15,7 +16,9 @@ from agent_run_ledger.cli.backup import backup
 from agent_run_ledger.cli.bench import bench
 from agent_run_ledger.cli.breaker_eval import breaker_eval
 from agent_run_ledger.cli.breaker_explain import breaker_explain
+from agent_run_ledger.cli.default_group import DefaultGroup
 from agent_run_ledger.cli.demo import demo
+from agent_run_ledger.cli.demo_effect import demo_effect
 from agent_run_ledger.cli.doctor import doctor
 from agent_run_ledger.cli.effects_decide import doubt, expire, reconcile
 from agent_run_ledger.cli.effects_list import list_effects
@@ -26,6 +29,7 @@ from agent_run_ledger.cli.export import export
 from agent_run_ledger.cli.init import init
 from agent_run_ledger.cli.keys import new as new_key
 from agent_run_ledger.cli.keys import show as show_key
+from agent_run_ledger.cli.kit import kit
 from agent_run_ledger.cli.lab import lab
 from agent_run_ledger.cli.metrics import metrics
 from agent_run_ledger.cli.principals import list_command as list_principals
@@ -55,13 +59,14 @@ Results are printed on stdout, everything else on stderr. Exit codes: 0 done, 1 
 4 pending, 5 unavailable, 6 tampered, 7 not admitted; 70 a fault of this program, 130 interrupted.
 """
 _RUNS_HELP = "Look at runs, and decide about them."
-_EFFECTS_HELP = "Look at actions that happen once, and decide what became of them."
+_DEMO_HELP = "See what a crash costs, in real processes."
+_EFFECTS_HELP = "Look at actions, and decide what became of them."
 _ACTIONS_HELP = "Ask for actions."
 _BREAKER_HELP = "Try the loop breaker on recorded runs."
 _KEYS_HELP = "Make and show key files."
 _PRINCIPALS_HELP = "Look at who may decide."
-_TRUST_HELP = "Make, sign and use the trust file, which says whose signatures count."
-_APPROVALS_HELP = "Look at what waits for an approval, and decide about it."
+_TRUST_HELP = "Say whose signatures count."
+_APPROVALS_HELP = "Look at what waits for an approval, and decide."
 _PROXY_HELP = "Stand between a client and its server, and record what passes."
 
 COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
@@ -76,8 +81,8 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("sql", sql, "Ask the store in SQL, read-only."),
     ("doctor", doctor, "Examine this machine, the store and its disk."),
     ("metrics", metrics, "Print the store's numbers for Prometheus."),
-    ("demo", demo, "See a 20-step run killed and finished."),
     ("lab", lab, "See one approval raced for, crashed on and restored."),
+    ("kit", kit, "Crash a tool with effects, and say what it is good for."),
     ("bench", bench, "Measure what a step costs."),
     ("version", version, "Print the versions at work."),
 )
@@ -104,6 +109,10 @@ EFFECT_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
 ACTION_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("propose", propose, "Propose an action, with its request from a file."),
     ("successor", successor, "Propose one in the place of one that did not happen."),
+)
+DEMO_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("restore", demo, "See a 20-step run killed and finished (where no other is named)."),
+    ("effect", demo_effect, "See a refund approved, killed in the middle, and paid once."),
 )
 BREAKER_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("eval", breaker_eval, "Replay recorded runs, and score the trips by labels."),
@@ -137,6 +146,7 @@ APPROVAL_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
 """Name, function and one line for the list of commands; the function's docstring is its help."""
 
 GROUPS = (
+    ("demo", _DEMO_HELP, DEMO_COMMANDS),
     ("runs", _RUNS_HELP, RUN_COMMANDS),
     ("effects", _EFFECTS_HELP, EFFECT_COMMANDS),
     ("actions", _ACTIONS_HELP, ACTION_COMMANDS),
@@ -158,7 +168,7 @@ def build_app() -> typer.Typer:
     app.callback(invoke_without_command=True, help=_HELP)(_root)
     groups = [(app, COMMANDS)]
     for name, summary, commands in GROUPS:
-        group = _group(summary)
+        group = _group(summary, DefaultGroup if name == "demo" else None)
         group.callback(invoke_without_command=True, help=summary)(_help_where_nothing_is_asked)
         app.add_typer(group, name=name)
         groups.append((group, commands))
@@ -169,9 +179,10 @@ def build_app() -> typer.Typer:
     return app
 
 
-def _group(summary: str) -> typer.Typer:
+def _group(summary: str, cls: type[TyperGroup] | None = None) -> typer.Typer:
     return typer.Typer(
         help=summary,
+        cls=cls,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -102,7 +101,7 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
         *(("only if", f"{name} is {value}") for name, value in view.preconditions),
         ("policy", str(policy["policy"] or f"unknown, {view.policy_sha256.hex()}")),
         ("approved", ", ".join(view.approvals) or "by nobody yet"),
-        ("missing", f"{missing} of {view.approvals_needed}" + _by_whom(policy)),
+        ("missing", f"{missing} of {view.approvals_needed}" + _by_whom(view, trust)),
         ("request", f"SHA-256 {view.request_sha256.hex()}"),
     ]
     show_named([(name, clean(words)) for name, words in lines])
@@ -116,12 +115,12 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
 
 def display_of(view: ActionView, body: bytes) -> str | None:
     """Return the display of an action's bytes, None where they have none, or it is not the one that is signed."""
-    from agent_run_ledger.errors import Refused
     from agent_run_ledger.kernel.effects.display import display, display_sha256
+    from agent_run_ledger.kernel.effects.request import BadRequest
 
     try:
         return display(body) if display_sha256(body) == view.display_sha256 else None
-    except Refused:
+    except BadRequest:
         return None
 
 
@@ -149,13 +148,16 @@ def action_json(view: ActionView, stored: StoredAction) -> dict[str, object]:
     }
 
 
-def policy_json(view: ActionView, trust: TrustFile | None) -> Mapping[str, object]:
+def policy_json(view: ActionView, trust: TrustFile | None) -> dict[str, object]:
     """Return the name of an action's policy and who may still approve under it; None where the trust file has none."""
     policy = None if trust is None else trust.policy(view.policy_sha256)
-    if policy is None:
-        return {"policy": None, "may_approve": None}
-    left = policy.approvers - {*view.approvals, view.requester, view.executor}
-    return {"policy": policy.name, "may_approve": sorted(left)}
+    return {"policy": None if policy is None else policy.name, "may_approve": may_approve(view, trust)}
+
+
+def may_approve(view: ActionView, trust: TrustFile | None) -> list[str] | None:
+    """Return who may still approve an action, None where the trust file does not have its policy."""
+    policy = None if trust is None else trust.policy(view.policy_sha256)
+    return None if policy is None else sorted(policy.approvers - {*view.approvals, view.requester, view.executor})
 
 
 def window_words(view: ActionView, now_ms: int) -> str:
@@ -169,6 +171,6 @@ def window_words(view: ActionView, now_ms: int) -> str:
     return f"{duration_words(view.dispatch_before_ms - now_ms)} left"
 
 
-def _by_whom(policy: Mapping[str, object]) -> str:
-    may = cast("list[str] | None", policy["may_approve"])
+def _by_whom(view: ActionView, trust: TrustFile | None) -> str:
+    may = may_approve(view, trust)
     return f", by {' or '.join(may)}" if may else ""

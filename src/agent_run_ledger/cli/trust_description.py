@@ -29,10 +29,10 @@ def read_description(path: Path, *, ledger_id: bytes | None) -> TrustFile:
     """
     tree = _tree(path)
     try:
-        exact = _exact(tree, path.parent, ledger_id)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        exact = json.dumps(_exact(tree, path.parent, ledger_id))
+    except (TypeError, ValueError, OSError, OverflowError, RecursionError) as error:
         raise Refused(f"{path}: {error}", code="bad_description", hint=_HINT) from None
-    return read_trust(json.dumps(exact).encode("utf-8"))
+    return read_trust(exact.encode("utf-8"))
 
 
 def _tree(path: Path) -> Tree:
@@ -62,6 +62,7 @@ def _exact(tree: Tree, folder: Path, ledger_id: bytes | None) -> Tree:
 
 
 def _principal(one: Tree, folder: Path) -> Tree:
+    one = _renamed(one, {})
     said = {"kind": "person", "rules_sha256": None, **one}
     if "rules" in said:
         said["rules_sha256"] = sha256((folder / str(said.pop("rules"))).read_bytes()).hexdigest()
@@ -73,7 +74,8 @@ def _principal(one: Tree, folder: Path) -> Tree:
 
 
 def _policy(one: Tree) -> Tree:
-    return _renamed({"people_needed": 0, "approvals_needed": 1, **one}, {"max_window": ("max_window_ms", _duration)})
+    held = _renamed(one, {"max_window": ("max_window_ms", _duration)})
+    return {"people_needed": 0, "approvals_needed": 1, **held}
 
 
 def _renamed(tree: Tree, names: dict[str, tuple[str, Callable[[Any], int]]]) -> Tree:

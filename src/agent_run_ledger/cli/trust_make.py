@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +28,6 @@ SignKey = Annotated[str, typer.Option("--key", metavar="FILE", help="The officer
 
 def new(description: Description, output: Output, db: Db = None, as_json: Json = False) -> None:
     """Make a trust file, which nobody has signed yet, of a description. It names the store's ledger, unless it says."""
-    import os
-
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.cli.trust_description import read_description
@@ -77,23 +78,35 @@ def is_envelope(data: bytes) -> bool:
 
 def put(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, in the place of what is there. Refused("unwritable")."""
-    import os
-    from contextlib import suppress
+    with putting(path, data):
+        pass
 
-    from agent_run_ledger.keys.private_files import sync_folder
 
+@contextmanager
+def putting(path: Path, data: bytes) -> Generator[None, None, None]:
+    """Write a file beside its place, and let it take that when the block ends well. Refused("unwritable")."""
     half_done = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         with open(half_done, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(half_done, path)
-        sync_folder(path)
     except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}", code="unwritable") from None
+    try:
+        yield
+        os.replace(half_done, path)
+        _sync_folder(path)
+    finally:
         with suppress(OSError):
             half_done.unlink()
-        raise Refused(f"{path} cannot be written: {error.strerror}", code="unwritable") from None
+
+
+def _sync_folder(path: Path) -> None:
+    from agent_run_ledger.keys.private_files import sync_folder
+
+    sync_folder(path)
 
 
 def signers_of(data: bytes) -> tuple[TrustFile, frozenset[str]]:

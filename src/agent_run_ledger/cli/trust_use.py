@@ -78,16 +78,15 @@ def follow(file: File, yes: Yes = False, trust: Trust = None, db: Db = None, as_
     """
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import hints_for
-    from agent_run_ledger.cli.trust_make import put
+    from agent_run_ledger.cli.trust_make import putting
     from agent_run_ledger.ledger.authority import read_trust_file, trust_path_of
 
     setting = db_setting(db)
     path, data = trust_path_of(setting.value, trust), read_trust_file(file)
     with hints_for(setting):
         record, _ = _on_record(db, needed=True)
-        after = _put_in_use(setting, trust, data, record, yes=yes)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        put(path, data)
+        with putting(path, data):
+            after = _put_in_use(setting, trust, data, record, yes=yes)
     _tell(path, after, record, as_json=as_json, unprotected=_on_record(db)[1])
 
 

@@ -140,7 +140,7 @@ def _keep(job: Job, life: Life) -> None:
 
 def next_commands(job: Job) -> Sequence[str]:
     """Return what to type to look at the run, ready to be pasted into a shell."""
-    arl, database = shlex.quote(_arl()), shlex.quote(_from_here(job.database))
+    arl, database = shlex.quote(arl_command()), shlex.quote(from_here(job.database))
     return (
         f"{arl} runs show {job.run_id} --db {database}",
         f"{arl} usage {job.run_id} --db {database}",
@@ -148,11 +148,12 @@ def next_commands(job: Job) -> Sequence[str]:
     )
 
 
-def _arl() -> str:
+def arl_command() -> str:
     """Return how this program's own command is called from here: by name where the shell finds it, else by path."""
     beside = Path(sys.executable).parent / "arl"
-    return "arl" if shutil.which("arl") or not beside.exists() else _from_here(beside)
+    return "arl" if shutil.which("arl") or not beside.exists() else from_here(beside)
 
 
-def _from_here(path: Path) -> str:
+def from_here(path: Path) -> str:
+    """Return a path as it is shortest to type in the current folder."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

@@ -15,6 +15,7 @@ from agent_run_ledger.errors import Misuse, Refused, Tampered
 from agent_run_ledger.kernel.effects import Action, Event
 from agent_run_ledger.kernel.effects.clock import CorrectClock, correction_from
 from agent_run_ledger.kernel.effects.commands import Command
+from agent_run_ledger.kernel.effects.exact import is_exact
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.ports.effects import StoredCorrection, StoredTransition
@@ -40,14 +41,7 @@ def checked(command: Command) -> Command:
 
     Misuse("bad_argument") for what a record could not hold exactly.
     """
-    try:
-        plain = to_plain(command)
-        orjson.dumps(plain, option=orjson.OPT_STRICT_INTEGER)
-        held: Command = from_plain(type(command), plain)
-    except (TypeError, ValueError) as error:
-        raise _bad(f"{command.event} was asked with values of other types: {error}") from error
-    if held != command:
-        raise _bad(f"{command.event} was asked with values that a record does not hold exactly")
+    held = command if is_exact(command) else _as_recorded(command)
     check_sizes(held)
     for principal in (command.actor.principal, *getattr(command, "people", ()), *getattr(command, "officers", ())):
         check_principal(principal)
@@ -62,6 +56,19 @@ def checked(command: Command) -> Command:
             raise _bad(f"a generation is from 1 to {MAX_GENERATION}, not {generation}")
         if not 0 <= getattr(evidence, "mark", 0) <= MAX_MARK:
             raise _bad(f"a mark is from 0 to {MAX_MARK}, not {evidence.mark}")
+    return held
+
+
+def _as_recorded(command: Command) -> Command:
+    """Return a command as it comes back from its record. Misuse("bad_argument") where it comes back as another."""
+    try:
+        plain = to_plain(command)
+        orjson.dumps(plain, option=orjson.OPT_STRICT_INTEGER)
+        held: Command = from_plain(type(command), plain)
+    except (TypeError, ValueError) as error:
+        raise _bad(f"{command.event} was asked with values of other types: {error}") from error
+    if held != command:
+        raise _bad(f"{command.event} was asked with values that a record does not hold exactly")
     return held
 
 

@@ -147,8 +147,9 @@ class Engine:
         """Run one transaction of the ledger itself, with where it stands and what time it is after the locks."""
 
         def within(tx: Tx) -> T:
-            reading = read_time(tx.effects.time_mark(), self._time.sample())
-            return fn(tx, self.standing(tx.effects.epoch, tx.effects.corrections(), reading), reading)
+            mark, corrections = tx.effects.time_kept()
+            reading = read_time(mark, self._time.sample())
+            return fn(tx, self.standing(tx.effects.epoch, corrections, reading), reading)
 
         reach("effect.before")
         done = self._transact(operation, within)
@@ -158,10 +159,11 @@ class Engine:
     def standing(self, epoch: int, corrections: tuple[int, int], reading: Reading) -> Standing:
         """Return where the ledger stands in this epoch, after these corrections, at this reading of the clocks."""
         number, corrected_ms = corrections
+        state = self._state(reading)
         return Standing(
             ledger_id=self.store.log_id,
             opening=self.opening,
-            state=self._state(reading),
+            state=state,
             epoch=epoch,
             witness=self.witnessing.policy,
             bound_ms=self.settings.bound_ms,
@@ -170,6 +172,7 @@ class Engine:
             officers_needed=self.settings.officers_needed,
             corrections=number,
             corrected_ms=corrected_ms,
+            clock_doubted=not reading.trusted and state is not LedgerState.TIME_UNTRUSTED,
         )
 
     def _state(self, reading: Reading) -> LedgerState:
@@ -203,8 +206,9 @@ class Engine:
 
     def _correct(self, tx: Tx, command: CorrectClock, op_id: bytes | None) -> Standing:
         new = self._time.sample()
-        old = tx.effects.time_mark() or new
-        ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), read_time(old, new))
+        mark, corrections = tx.effects.time_kept()
+        old = mark or new
+        ledger = self.standing(tx.effects.epoch, corrections, read_time(old, new))
         if op_id is not None and tx.effects.landed(op_id) is not None:
             check_same_correction(op_id, tx.effects.correction(op_id), command)
             return ledger
@@ -222,8 +226,9 @@ class Engine:
         return members
 
     def _decide(self, tx: Tx, members: Members, asked: Command, op_id: bytes | None, beside: Beside) -> Answer:
-        reading = read_time(tx.effects.time_mark(), self._time.sample())
-        ledger = self.standing(tx.effects.epoch, tx.effects.corrections(), reading)
+        mark, corrections = tx.effects.time_kept()
+        reading = read_time(mark, self._time.sample())
+        ledger = self.standing(tx.effects.epoch, corrections, reading)
         command = self._as_of_now(tx, asked, reading.now, ledger)
         if op_id is not None and (records := tx.effects.landed(op_id)) is not None:
             rows = rows_on_record(op_id, records, members, command)
@@ -243,7 +248,10 @@ class Engine:
                 same_permit=decision.same_permit,
             )
         self.gate.admit(tx.effects, members, command)
-        return self._write(tx, members, command, decision, ledger, reading, beside)
+        answer = self._write(tx, members, command, decision, ledger, reading.now, beside)
+        if reading.mark != mark:  # else it stands there already: a mark has its milliseconds for several transitions
+            tx.effects.put_time_mark(reading.mark)
+        return answer
 
     def _as_of_now(self, tx: Tx, asked: Command, now: Now, ledger: Standing) -> Command:
         """Return what is asked, with the time, and with whether the witness has seen what is last on record here."""
@@ -259,21 +267,20 @@ class Engine:
         command: Command,
         decision: Accepted,
         ledger: Standing,
-        reading: Reading,
+        now: Now,
         beside: Beside,
     ) -> Answer:
         if decision.ledger is not None:
             raise NotAdmitted("an admission is not a transition of one action", code="not_here")
         before = {member.action_id: member for member in members}
-        record_id = -1
+        record_id, effects = -1, tx.effects
         for row in decision.rows:
             old = before.get(row.action_id)
             transition = Transition(command=command, ledger=ledger, old="" if old is None else str(old.state), row=row)
             salt = self.entropy.token(SALT_BYTES)
-            record_id = tx.effects.write(old, transition, now=reading.now, salt=salt, request=beside.request)
+            record_id = effects.write(old, transition, now=now, salt=salt, request=beside.request)
         if beside.answer is not None:
-            tx.effects.keep_answer(decision.rows[-1].action_id, beside.answer)
-        tx.effects.put_time_mark(reading.mark)
+            effects.keep_answer(decision.rows[-1].action_id, beside.answer)
         return Answer(
             accepted=True,
             rows=decision.rows,

@@ -28,6 +28,7 @@ from agent_run_ledger.ports.effects import EffectTx
 NO_TRUST: Final = "open the ledger with its trust file (`open_effects`); `arl init --local` makes one"
 
 _SIGN: Final = "let an approver sign it, and call `grant` with the envelope (`arl approvals grant`)"
+_ANEW: Final = "ask for it anew: edit what is proposed, or make a successor of what was revoked or rejected"
 _POLICY: Final = "take the digest and the numbers of a policy of the trust file (`arl trust show`)"
 
 
@@ -89,17 +90,22 @@ class Gate:
     def admit(self, effects: EffectTx, members: tuple[Action, ...], command: Command) -> None:
         """Refuse what the rules allow and the trust file does not. Asked after the rules.
 
-        Refused: "unknown_policy", "other_count", "window_too_long", and as `check_record` says.
+        What was proposed before there was a trust file may have been approved without a signature, so nothing of it is
+        approved, claimed or sent. Refused: "unknown_policy", "other_count", "window_too_long", "before_trust", and as
+        `check_record` says.
         """
-        if not isinstance(command, Propose | Edit | Successor | Claim | Prepare | HandOut):
+        if not isinstance(command, Propose | Edit | Successor | Approve | Claim | Prepare | HandOut):
             return
         self.check_record(effects.trust())
         if self.trust is None:
             return
         if isinstance(command, Propose | Edit | Successor):
             self._check_terms(command.terms)
-        else:
-            self._policy(_member(members, command.action_id).terms)
+            return
+        self._policy(_member(members, command.action_id).terms)
+        if effects.is_before_trust(command.action_id):
+            said = f"action {command.action_id.hex()} was proposed before there was a trust file"
+            raise Refused(said, code="before_trust", hint=_ANEW)
 
     def check_record(self, found: TrustOnRecord | None) -> None:
         """Refuse to go on under another trust file than the one on record, which may have come meanwhile.

@@ -8,6 +8,7 @@ from typing import cast
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.effects import TargetClass, Terms
+from agent_run_ledger.kernel.effects.exact import is_whole
 from agent_run_ledger.kernel.effects.request import MAX_REQUEST_BYTES
 
 MAX_TEXT = 1_024
@@ -80,7 +81,7 @@ def check_text(name: str, text: object, *, empty: bool = False) -> None:
     """Misuse("bad_intent") unless this is text that JSON, SQL and people can hold: no lone surrogate, no NUL."""
     if not isinstance(text, str) or not (text or empty) or len(text) > MAX_TEXT:
         raise _bad(f"{name} is text of 1 to {MAX_TEXT} characters")
-    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+    if "\0" in text or not (text.isascii() or is_whole(text)):
         raise _bad(f"{name} {text!r} holds a NUL or half a character")
 
 

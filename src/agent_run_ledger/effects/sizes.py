@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from typing import Any, Final
+from collections.abc import Hashable
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Any, Final, cast, get_type_hints
 
 from agent_run_ledger.effects.intents import check_text
 from agent_run_ledger.errors import Misuse
@@ -62,12 +63,17 @@ def check_limit(limit: object) -> None:
 
 
 def _check_texts(part: object) -> None:
-    if not is_dataclass(part):
-        return
-    for field in fields(part):
-        held = getattr(part, field.name)
-        if isinstance(held, str) and not isinstance(held, Enum):
-            check_text(field.name, held)
+    for name in _texts_of(cast("Hashable", type(part))):
+        held = getattr(part, name)
+        if held is not None:
+            check_text(name, held)
+
+
+@cache
+def _texts_of(kind: Any) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields that are text, or may be; none for another class."""
+    hints = get_type_hints(kind) if is_dataclass(kind) else {}
+    return tuple([name for name, hint in hints.items() if hint in (str, str | None)])
 
 
 def _bad(said: str) -> Misuse:

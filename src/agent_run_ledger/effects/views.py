@@ -16,6 +16,7 @@ from agent_run_ledger.kernel.effects import (
     WitnessPolicy,
 )
 from agent_run_ledger.kernel.effects.evidence import Found
+from agent_run_ledger.kernel.effects.quick import quick_init
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
 
 CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
@@ -27,9 +28,18 @@ CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
 }
 """What each class of receiver is good for, in one line of every status."""
 
+READ_BY_CLOCK: Final = frozenset({ActionState.PREPARED})
+"""The states whose words depend on what time it is now."""
+
 UNWITNESSED: Final = "no witness: a restored older copy of this database is not noticed"
 
 
+_NEXT: Final[Mapping[ActionState, tuple[Event, ...]]] = {
+    state: tuple(event for old, event in ARROWS if old is state and event is not Event.ADMIT) for state in ActionState
+}
+
+
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionView:
     """One member of a key. `status` is its state in words, `guarantee` what its receiver's class is good for,
@@ -92,7 +102,8 @@ class ActionView:
 class LedgerView:
     """Where the ledger stands: its state, its epoch, its witness, how many members are in which state.
 
-    `not_protected` says in words what nothing guards against.
+    `not_protected` says in words what nothing guards against. `clock_trusted`: whether the clock may say that something
+    is over; it may be doubted in any state.
     """
 
     ledger_id: bytes
@@ -101,6 +112,7 @@ class LedgerView:
     witness: WitnessPolicy
     counts: Mapping[ActionState, int]
     not_protected: tuple[str, ...]
+    clock_trusted: bool
 
 
 def unprotected(witness: WitnessPolicy) -> tuple[str, ...]:
@@ -132,7 +144,7 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         policy_sha256=terms.policy_sha256,
         display_sha256=terms.display_sha256,
         preconditions=terms.preconditions,
-        approvals=tuple(one.principal for one in action.approvals),
+        approvals=tuple([one.principal for one in action.approvals]),
         approvals_needed=terms.approvals_needed,
         nonce=action.approvals[0].nonce if action.approvals else None,
         revoked=action.revoked,
@@ -147,7 +159,7 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         evidence=action.evidence,
         drain=None if action.drain is None else action.drain.evidence_id,
         seen=None if action.observation is None else (action.observation.found, action.observation.after),
-        next=tuple(event for old, event in ARROWS if old is action.state and event is not Event.ADMIT),
+        next=_NEXT[action.state],
         not_protected=unprotected(witness),
     )
 
@@ -161,6 +173,7 @@ def ledger_view(ledger: Standing, counts: Mapping[ActionState, int], unsigned: t
         witness=ledger.witness,
         counts=counts,
         not_protected=(*unprotected(ledger.witness), *unsigned),
+        clock_trusted=ledger.clock_trusted,
     )
 
 
@@ -175,7 +188,7 @@ def status_words(action: Action, *, now_ms: int | None = None, bound_ms: int = 0
         words += f" (authorization: not_established, {len(action.approvals)} of {action.terms.approvals_needed})"
     elif state is ActionState.UNRESOLVED:
         words += f" (in doubt since {action.in_doubt_since_ms})"
-    elif state is ActionState.PREPARED:
+    elif state in READ_BY_CLOCK:
         over_ms = (action.permit_expires_ms or 0) + bound_ms
         if now_ms is not None and now_ms >= over_ms:
             words += f" (in doubt since {over_ms})"

@@ -141,6 +141,10 @@ class Counters:
         self._release(mine)
         self._spend(used)
 
+    def take_back(self) -> None:
+        """A call that ended only waited, and the same call is made again: only that one counts."""
+        self.calls -= 1
+
     def doubt(self, mine: Reserve | None) -> None:
         """Nothing says how a call ended: what it had reserved stays counted, as uncertain."""
         self._release(mine)

@@ -290,6 +290,8 @@ def _contradictions(
         wrong.append("the log never gave this store authority")
     if around.is_copy and ledger.state is not LedgerState.RECOVERY:
         wrong.append(f"the log is a copy's, and the ledger was {ledger.state}")
+    if ledger.clock_doubted and ledger.state in (LedgerState.OPEN, LedgerState.TIME_UNTRUSTED):
+        wrong.append(f"the ledger was {ledger.state}, and its clock doubted beside that")
     return wrong
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from agent_run_ledger.effects.engine import Engine
 from agent_run_ledger.effects.intents import check_text
 from agent_run_ledger.effects.refusals import unknown_action
 from agent_run_ledger.effects.sizes import check_id, check_limit, check_states
 from agent_run_ledger.effects.trusting import SignedTrust
-from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view, view_of
+from agent_run_ledger.effects.views import READ_BY_CLOCK, ActionView, LedgerView, ledger_view, view_of
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.errors import Unavailable
 from agent_run_ledger.kernel.effects import Action, ActionState, Standing
@@ -73,10 +75,10 @@ class EffectRecords:
 
     def _view(self, row: Action) -> ActionView:
         """Return a row as it is to be read now; what landed is told also where the clock cannot be read any more."""
-        try:
-            now_ms = self._time.sample().wall_ms
-        except Unavailable:
-            now_ms = None
+        now_ms = None
+        if row.state in READ_BY_CLOCK:
+            with suppress(Unavailable):
+                now_ms = self._time.sample().wall_ms
         return view_of(row, self._witnessing.policy, now_ms=now_ms, bound_ms=self._engine.settings.bound_ms)
 
     def _unsigned(self) -> tuple[str, ...]:

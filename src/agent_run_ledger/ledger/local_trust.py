@@ -15,8 +15,11 @@ TRUST_NAME: Final = "trust.json"
 
 
 def local_folder(db_path: str | PathLike[str]) -> Path:
-    """Return the folder beside a store in which `arl init --local` keeps its trust file and its keys."""
-    return Path(f"{os.fspath(db_path)}.local")
+    """Return the folder beside a store in which `arl init --local` keeps its trust file and its keys.
+
+    It is beside the file itself, however many links lead to that.
+    """
+    return Path(f"{os.path.realpath(db_path)}.local")
 
 
 def is_local(db_path: str | PathLike[str]) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -32,6 +32,9 @@ from agent_run_ledger.ports.effect_steps import EffectMember, Lookup, Probe, Wan
 from agent_run_ledger.ports.effects import Witness
 
 DAY_S: Final = 86_400
+CLOSE_WAIT_S: Final = 60.0
+"""How long closing waits for a dispatch: no permit lives longer."""
+
 RECONCILER: Final = "reconciler"
 """The principal by which a program closes what is proved not to have happened, where the trust file has it."""
 
@@ -95,6 +98,8 @@ class RunEffects:
             entropy=SystemEntropy(),
         )
         self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        self._sending: list[int] = []
         self._at_it: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
     def members(self, action_key: str) -> Sequence[ActionView]:
@@ -114,7 +119,7 @@ class RunEffects:
 
     def dispatch(self, action_id: bytes, wanted: Wanted, *, worker: str) -> ActionView:
         """See ports.effect_steps.Effects.dispatch."""
-        with self._alone(wanted.action_key):
+        with self._alone(wanted.action_key), self._noted():
             now = self._ledger.get(action_id)
             if now.state is not ActionState.AVAILABLE and now.handed_out:
                 return now  # another thread of this process was at it
@@ -143,7 +148,14 @@ class RunEffects:
         )
 
     def close(self) -> None:
-        """Close the ledger."""
+        """Close the ledger, once what other threads have under way is on record, or `CLOSE_WAIT_S` are over.
+
+        A call that was cancelled, or whose time was over, may still be sending: closed under it, what the target says
+        would be lost, and a doubt would stand in its place.
+        """
+        mine = threading.get_ident()
+        with self._ended:
+            self._ended.wait_for(lambda: all(one == mine for one in self._sending), timeout=CLOSE_WAIT_S)
         self._ledger.close()
 
     def _question(self, action_id: bytes, probe: Probe) -> Callable[[bool], Found]:
@@ -194,6 +206,19 @@ class RunEffects:
             display_sha256=display_sha256(wanted.request),
             approvals_needed=policy.approvals_needed,
         )
+
+    @contextmanager
+    def _noted(self) -> Generator[None]:
+        """Note that this thread carries out an effect."""
+        mine = threading.get_ident()
+        with self._lock:
+            self._sending.append(mine)
+        try:
+            yield
+        finally:
+            with self._ended:
+                self._sending.remove(mine)
+                self._ended.notify_all()
 
     def _alone(self, action_key: str) -> threading.Lock:
         """Return the lock of those in this process who carry out an effect of this key."""

@@ -270,6 +270,13 @@ class RunLedger:
         with self._lock:
             return tuple(step for step in self._steps.values() if isinstance(step, Effect))
 
+    def check_effects(self) -> None:
+        """Open the effects of the store: for programs whose effects are tools of a framework, before they begin.
+
+        Refused where it has no authority, or no trust file that says who approves; see `EffectSettings`.
+        """
+        self._opened.effects()
+
     def run(self, run_id: str | None = None, /, **inputs: Any) -> Entering:
         """Return a dynamic run, to be entered by `with` or `async with`; every keyword is an input. See `Run`.
 

@@ -91,16 +91,12 @@ class EffectTx(Protocol):
         """The ledger's epoch."""
         ...
 
-    def time_mark(self) -> Sample | None:
-        """Return the latest time that was believed, None before the first."""
+    def time_kept(self) -> tuple[Sample | None, tuple[int, int]]:
+        """Return the latest time that was believed, None before the first, and what the reader's `corrections` does."""
         ...
 
     def put_time_mark(self, mark: Sample) -> None:
         """Keep a time that was believed."""
-        ...
-
-    def corrections(self) -> tuple[int, int]:
-        """Return how many clock corrections there are, and the latest of their `later_ms`; (0, 0) without one."""
         ...
 
     def correction(self, op_id: bytes) -> StoredCorrection | None:
@@ -113,6 +109,10 @@ class EffectTx(Protocol):
 
     def trust(self) -> TrustOnRecord | None:
         """Return which trust file is in use, None before the first."""
+        ...
+
+    def is_before_trust(self, action_id: bytes) -> bool:
+        """Return whether an action was made before the first trust file came into use; False where none did."""
         ...
 
     def trust_change(self, op_id: bytes) -> StoredTrustChange | None:

@@ -128,6 +128,12 @@ class Accounts:
                 if tool:
                     counters.wall_ms += took_ms(record)
 
+    def take_back(self, name: str) -> None:
+        """Count a call that ended as none: the run is left waiting for it, and makes the same call again."""
+        self._changed = True
+        for _, _, counters in self._of(name):
+            counters.take_back()
+
     def doubt(self, name: str, reserve: Reserve | None) -> None:
         """Nothing says how a call ended: what it had reserved stays counted."""
         self._changed = True

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import LedgerError, Unavailable, Unstorable
+from agent_run_ledger.errors import LedgerError, Pending, Unavailable, Unstorable
 from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.loops import Level
 from agent_run_ledger.kernel.record import RecordKind
@@ -21,7 +21,8 @@ from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.endings import Ending, ending_of, may_try_again
 from agent_run_ledger.runs.history import History
-from agent_run_ledger.runs.journal import Batch, Concluded, Loop, Started, Written
+from agent_run_ledger.runs.journal import Batch, Concluded, Loop, Started, Waits, Written
+from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.nudges import Nudges
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.steps import Step
@@ -59,6 +60,7 @@ class Concluding:
         self._scope_within = scope_within
         self.breaker = breaker
         self.nudges = Nudges()
+        self._waits: dict[CallKey, tuple[Exception, Waits]] = {}
 
     def conclude(self, call: OpenCall, started: Started, outcome: Outcome) -> Answer:
         """Record how a body ended and return what its caller gets. LoopDetected where that shows a loop."""
@@ -91,6 +93,15 @@ class Concluding:
             return Answer(value=ended.packed.decoded)
         return Answer(error=ended.failure)
 
+    def told(self, key: CallKey, error: Exception, record_id: int, *, uncounted: str = "") -> None:
+        """Note which record the caller of a call that waits was told of. `uncounted`: see `Waits`."""
+        if isinstance(error, Pending):
+            self._waits[key] = error, Waits(record_id=record_id, uncounted=uncounted)
+
+    def waits_for(self, failure: BaseException | None) -> Waits | None:
+        """Return what a run waits for that is left with this error; None for another error."""
+        return next((waits for error, waits in list(self._waits.values()) if error is failure), None)
+
     def _record(
         self, call: OpenCall, started: Started, ended: Ending, judged: Judged | None, *, again: bool
     ) -> Written:
@@ -111,7 +122,7 @@ class Concluding:
         except LedgerError as error:
             self._not_recorded(call, ended, error)
             raise
-        self._note(call, item, written)
+        self._note(call, item, ended, written)
         return written
 
     def _not_recorded(self, call: OpenCall, ended: Ending, error: LedgerError) -> None:
@@ -143,13 +154,16 @@ class Concluding:
             if given.changed:
                 log.warning(changed_warning(self._run_id, call.step.name, given.changed))
 
-    def _note(self, call: OpenCall, item: Concluded, written: Written) -> None:
+    def _note(self, call: OpenCall, item: Concluded, ended: Ending, written: Written) -> None:
         identity, after, record_id = call.identity, item.started.after, written.record_ids[0]
         if call.inner.used:
             self.nudges.forget_within(self._scope_within(identity))
         with self._history.lock:
             if item.record.kind is not RecordKind.RESULT:
                 self._history.note_error(identity.key, record_id, item.record.kind, after)
+                if ended.failure is not None:
+                    uncounted = call.step.name if call.step.kept_elsewhere else ""
+                    self.told(identity.key, ended.failure, record_id, uncounted=uncounted)
                 return
             self._used.add(record_id)
             if call.inner.used:

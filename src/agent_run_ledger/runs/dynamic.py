@@ -333,7 +333,7 @@ class DynamicSession:
         left_over = self._history.recorded.left_over(ROOT)
         if failure is None and left_over:
             log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
-        batch = Batch(end_state=RunState.COMPLETED)
+        batch = Batch(end_state=RunState.COMPLETED, waits=self._concluding.waits_for(failure))
         if failure is not None:
             batch.end_state = RunState.SUSPENDED if isinstance(failure, Pending) else RunState.FAILED
             batch.end_reason = type(failure).__name__
@@ -356,7 +356,7 @@ class DynamicSession:
         identity, step = call.identity, call.step
         if not step.repeatable and not self.over:
             self._commits.settle(identity.key)
-        # What waits may be over now: only what an earlier attempt went on from is given again as it was.
+        # What waits may be over now: only what an earlier attempt went on from, and did not end with, is given again.
         before = self._start_id if step.kept_elsewhere else None
         how = {"repeatable": step.repeatable, "shared": call.shared, "beside": step.beside}
         found = self._find(identity, step.code, before=before, **how)
@@ -364,6 +364,7 @@ class DynamicSession:
             return Answer(value=self._load(found.key, identity.scope))
         if found.fate is Fate.RAISE:
             error, told = self._history.error(found.record_id)
+            self._concluding.told(identity.key, error, found.record_id)
             if told is not None:
                 self._concluding.nudges.add(identity.scope, found.record_id, told)
             return Answer(error=error)

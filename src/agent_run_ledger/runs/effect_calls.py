@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, NoReturn
+from typing import Final
 
 from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, Refused, Uncertain
+from agent_run_ledger.kernel.effects.display import display
 from agent_run_ledger.kernel.effects.result import EffectResult
 from agent_run_ledger.kernel.effects.states import ActionState
 from agent_run_ledger.kernel.effects.step_moves import Move, next_move
@@ -71,7 +72,7 @@ def perform(call: EffectCall) -> EffectResult:
             raise _drift(call)
         if move in (Move.APPROVAL, Move.ELSEWHERE, Move.EVIDENCE):
             if time.monotonic() >= until:
-                _wait(call, members[-1], move)
+                raise _waits(call, members[-1], move)
             time.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
             looked = False
             continue
@@ -82,6 +83,22 @@ def perform(call: EffectCall) -> EffectResult:
         f"effect {call.name!r}: its action changed {_MOST_MOVES} times while it was carried out",
         **({} if last is None else _names(last)),
     )
+
+
+def ask_for(call: EffectCall) -> ApprovalPending | None:
+    """Ask for the effect where nobody has, and return what it waits for; None where it waits for no approval.
+
+    Nothing is sent, and nothing is noted in the run. Errors of `Effects.propose`.
+    """
+    for _ in range(_MOST_MOVES):
+        members = _members(call, None)
+        move = _next(call, members, looked=False)
+        if move is Move.APPROVAL:
+            return _waits_for_approval(call, members[-1])
+        if move is not Move.PROPOSE:
+            return None
+        _done(call, members, move)
+    return None
 
 
 def _members(call: EffectCall, unclear: Uncertain | None) -> Sequence[EffectMember]:
@@ -152,24 +169,32 @@ _WAYS_ON: Final = {
 }
 
 
-def _wait(call: EffectCall, last: EffectMember, move: Move) -> NoReturn:
-    which = f"action {last.action_id.hex()} of {last.action_key!r}"
+def _waits(call: EffectCall, last: EffectMember, move: Move) -> EffectPending:
+    """Return what says of a call that it waits, and for what."""
     if move is Move.APPROVAL:
-        raise ApprovalPending(
-            f"effect {call.name!r} waits for approval: {which} has {len(last.approvals)} of {last.approvals_needed}",
-            hint=f"`arl approvals show {last.action_id.hex()}`; then start the run again",
-            **_names(last),
-        )
+        return _waits_for_approval(call, last)
+    which = f"action {last.action_id.hex()} of {last.action_key!r}"
     if move is Move.ELSEWHERE:
-        raise EffectPending(
+        return EffectPending(
             f"effect {call.name!r}: {which} is {last.status}, by {last.worker}",
             code="effect_elsewhere",
             hint="start the run again when that worker has ended, or its time is over",
             **_names(last),
         )
-    raise EffectInDoubt(
+    return EffectInDoubt(
         f"effect {call.name!r}: nobody knows whether it happened: {which} is {last.status}",
         hint=f"`arl effects show {last.action_id.hex()}` says what would settle it; it is not repeated meanwhile",
+        **_names(last),
+    )
+
+
+def _waits_for_approval(call: EffectCall, last: EffectMember) -> ApprovalPending:
+    ours = last.request_sha256 == sha256(call.wanted.request).digest()  # or people edited what was asked for
+    return ApprovalPending(
+        f"effect {call.name!r} waits for approval: action {last.action_id.hex()} of {last.action_key!r} has "
+        f"{len(last.approvals)} of {last.approvals_needed}",
+        hint=f"`arl approvals show {last.action_id.hex()}`; then start the run again",
+        display=display(call.wanted.request) if ours else "",
         **_names(last),
     )
 

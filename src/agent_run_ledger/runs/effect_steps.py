@@ -18,6 +18,7 @@ from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.steps import P, Shape, Step
 
 MOST_WAIT_S = 86_400
+MAX_SUCCESSORS = 100
 
 
 class FunctionTarget(Target, Protocol):
@@ -95,9 +96,15 @@ class Effect(Step[P, EffectResult]):
         self.target.check(request)
         return Wanted(action_key=key, request=request_bytes(request), target=self.target, approval=self.approval)
 
-    def _perform(self, *args: Any, **kwargs: Any) -> EffectResult:
+    def asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EffectCall:
+        """Return the call of an effect whose function is no async one, in the run of this context. See `wanted`."""
+        if self.shape is not Shape.SYNC:
+            raise self._bad("is async: await it")
         request = self._call_of(args, kwargs) if self.opaque else self._checked(self.builds(*args, **kwargs))
-        return perform(self._asked(args, kwargs, request))
+        return self._asked(args, kwargs, request)
+
+    def _perform(self, *args: Any, **kwargs: Any) -> EffectResult:
+        return perform(self.asked(args, kwargs))
 
     async def _aperform(self, *args: Any, **kwargs: Any) -> EffectResult:
         request = self._checked(await self.builds(*args, **kwargs))
@@ -105,16 +112,9 @@ class Effect(Step[P, EffectResult]):
         return await asyncio.to_thread(perform, self._asked(args, kwargs, request))
 
     def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any], request: Request | Call) -> EffectCall:
-        place = CURRENT.get()
-        if not isinstance(place, Frame):
-            raise Misuse(f"effect {self.name!r} was called outside a run", code="outside_run")
-        return EffectCall(
-            name=self.name,
-            wanted=self.wanted(args, kwargs, request),
-            effects=place.session.effects(),
-            place=place,
-            run_uid=place.session.opened.row.run_uid,
-            generation=place.session.opened.row.generation,
+        return effect_call(
+            self.name,
+            self.wanted(args, kwargs, request),
             probe=self.observe,
             successors=self.successors,
             wait_s=self.wait_s,
@@ -140,6 +140,26 @@ class Effect(Step[P, EffectResult]):
         return Misuse(f"effect {self.name!r} {said}", code="bad_step")
 
 
+def effect_call(
+    name: str, wanted: Wanted, *, probe: Probe | None = None, successors: int = 0, wait_s: float = 0
+) -> EffectCall:
+    """Return the call of an effect in the run of this context. Misuse("outside_run") where there is none."""
+    place = CURRENT.get()
+    if not isinstance(place, Frame):
+        raise Misuse(f"effect {name!r} was called outside a run", code="outside_run")
+    return EffectCall(
+        name=name,
+        wanted=wanted,
+        effects=place.session.effects(),
+        place=place,
+        run_uid=place.session.opened.row.run_uid,
+        generation=place.session.opened.row.generation,
+        probe=probe,
+        successors=successors,
+        wait_s=wait_s,
+    )
+
+
 def _named(approval: object, effect: Effect[...]) -> str:
     if not isinstance(approval, str) or not approval.strip() or not approval.isprintable():
         raise Misuse(f"effect {effect.name!r} needs the name of its approval policy", code="bad_step")
@@ -147,8 +167,10 @@ def _named(approval: object, effect: Effect[...]) -> str:
 
 
 def _count(number: object, effect: Effect[...]) -> int:
-    if type(number) is not int or not 0 <= number <= 100:
-        raise Misuse(f"effect {effect.name!r}: successors is a whole number from 0 to 100", code="bad_step")
+    if type(number) is not int or not 0 <= number <= MAX_SUCCESSORS:
+        raise Misuse(
+            f"effect {effect.name!r}: successors is a whole number from 0 to {MAX_SUCCESSORS}", code="bad_step"
+        )
     return number
 
 

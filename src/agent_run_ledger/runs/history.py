@@ -87,6 +87,7 @@ class History:
         self._gone: dict[tuple[bytes, str, int], StoredRecord] = {}
         self._later: Later | None = None
         self._live: dict[bytes, dict[CallKey, RecordKey]] = {}
+        self._left_with: int | None = None
         if row is not None:
             self._read(row)
 
@@ -105,8 +106,8 @@ class History:
 
         `repeatable`: whether it may run twice. `shared`: whether calls with this key are one call. `complete`: the
         run is completed, so that an error is given again in any case. `beside`: see `Later.than`. `before`: the agent
-        went on from an error only where it began something before that record. Before a body runs,
-        `recorded.check_the_others` is to be called.
+        went on from an error only where it began something before that record, and not from the one with which the
+        run was left. Before a body runs, `recorded.check_the_others` is to be called.
         """
         key = identity.key
         unknown = self._unknown.get(key)
@@ -125,6 +126,8 @@ class History:
             if complete and key in self._taken:
                 return Found(Fate.PART, record_id=self._taken[key])
             return Found(Fate.RUN)
+        if before is not None and not complete and error.record_id == self._waited_for():
+            return Found(Fate.RUN, record_id=error.record_id)
         may_repeat = repeatable or self._did_nothing(error)
         again = complete or not may_repeat or self.handled(key, error.record_id, before=before, beside=beside)
         return Found(Fate.RAISE if again else Fate.RUN, record_id=error.record_id)
@@ -261,6 +264,21 @@ class History:
         if hit is not None and shared:
             self._keyed[key] = hit
         return hit
+
+    def _waited_for(self) -> int:
+        """Return the record of the call with which the latest attempt that ended was left waiting, 0 for none.
+
+        What it began after it, it began on its way out: to say that it waits, for instance.
+        """
+        if self._left_with is None:
+            ends = () if self._row is None else self._store.reader().records(self._row.row_id, kinds=(RecordKind.END,))
+            last, self._left_with = max(ends, key=lambda end: end.record_id, default=None), 0
+            if last is not None and not last.erased:
+                check_against_leaf(self._store, last)
+                content = codecs.unpack(last.record.encoding, last.record.payload)
+                said = cast("dict[str, Any]", content).get("waits_for") if isinstance(content, dict) else None
+                self._left_with = said if type(said) is int else 0
+        return self._left_with
 
     def _did_nothing(self, error: _Error) -> bool:
         """Return whether the error of a call says that nothing happened: ours of these two kinds say so.

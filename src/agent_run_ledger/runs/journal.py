@@ -73,12 +73,25 @@ class Loop:
     content: Mapping[str, object]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """What a run that is left waits for: the record of a call.
+
+    `uncounted`: the step whose call no budget counts, since the next attempt makes the same call again; "" where it
+    counts.
+    """
+
+    record_id: int
+    uncounted: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Batch:
     """What one commit is to write. `end` builds the END content from the record ids of `concluded`.
 
     `values` are results without a start of their own; `abandoned` are calls that nobody will conclude any more.
-    `loop`: the run is to be put into QUARANTINE for one, and how its reason and its decision say so.
+    `loop`: the run is to be put into QUARANTINE for one, and how its reason and its decision say so. `waits`: what the
+    run that ends waits for.
     """
 
     concluded: list[Concluded] = field(default_factory=list[Concluded])
@@ -89,6 +102,7 @@ class Batch:
     end_state: RunState | None = None
     end_reason: str = ""
     end: Callable[[Sequence[int]], dict[str, object]] | None = None
+    waits: Waits | None = None
 
     @property
     def empty(self) -> bool:
@@ -290,6 +304,8 @@ class Journal:
         if accounts is not None:
             if ends:
                 accounts.pass_time()
+                if batch.waits is not None and batch.waits.uncounted:
+                    accounts.take_back(batch.waits.uncounted)
             accounts.write()
         if ends:
             written.end_id = self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
@@ -418,10 +434,13 @@ class Journal:
         )
 
     def _end(self, tx: Tx, row: RunRow, batch: Batch, record_ids: Sequence[int]) -> int:
-        content = batch.end(record_ids) if batch.end is not None else {}
+        content, waits = batch.end(record_ids) if batch.end is not None else {}, batch.waits
+        if waits is not None:
+            content["waits_for"] = waits.record_id
         packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
         record = Record(
             kind=RecordKind.END,
+            name="" if waits is None else waits.uncounted,
             run_uid=row.run_uid,
             salt=self._context.entropy.token(SALT_BYTES),
             attempt=row.attempt,

@@ -30,7 +30,10 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
     for within in runs_within(reader, row):
         resolved = _resolved(reader, within)
         doubts: dict[int, Reserve | None] = {}
-        for stored in reader.records(within.row_id, kinds=(*_ENDED, RecordKind.ABANDONED)):
+        for stored in reader.records(within.row_id, kinds=(*_ENDED, RecordKind.ABANDONED, RecordKind.END)):
+            if stored.record.kind is RecordKind.END:
+                _take_back(counted, stored.record.name)
+                continue
             if stored.record.name.startswith(OWN_VALUES):
                 continue
             if stored.record.kind is RecordKind.ABANDONED:
@@ -51,6 +54,13 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
                 if tool in ("", mark.name):
                     counters.begin(mark_reserve(mark), mark.started_at_ms)
     return counted
+
+
+def _take_back(counted: dict[str, Counters], waited: str) -> None:
+    """Count one call less of the step that a run waited for when it was left."""
+    for tool, counters in counted.items():
+        if waited and tool in ("", waited):
+            counters.take_back()
 
 
 def _resolved(reader: Reader, row: RunRow) -> dict[int, tuple[int, dict[str, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -25,6 +26,7 @@ from agent_run_ledger.ports.effects import (
 )
 from agent_run_ledger.store.sqlite_driver import Row
 
+_SHORT_BYTES, _MOST_KEPT = 1_024, 512
 _APPROVAL: Final = 30
 """Where the columns of an approval begin; this one, its row id, is None where there is none."""
 _row_id = itemgetter(27)
@@ -124,7 +126,9 @@ def _place(row: Row) -> tuple[int, int]:
 
 
 def _action_from(row: Row, approvals: Sequence[Row]) -> StoredAction:
-    more: More = from_plain(More, orjson.loads(row[26]))
+    stored: Any = row[26]
+    is_short = isinstance(stored, bytes) and len(stored) <= _SHORT_BYTES
+    more = _short_more_from(stored) if is_short else _more_from(stored)
     if set(map(type, _integers(row))) != {int}:
         raise ValueError("a number is none")
     terms = Terms(
@@ -171,6 +175,15 @@ def _action_from(row: Row, approvals: Sequence[Row]) -> StoredAction:
         rebuilt=bool(row[25]),
     )
     return StoredAction(row_id=row[27], action=action, proposed_at_ms=row[28], changed_at_ms=row[29])
+
+
+def _more_from(stored: Any) -> More:
+    more: More = from_plain(More, orjson.loads(stored))
+    return more
+
+
+_short_more_from: Final = lru_cache(maxsize=_MOST_KEPT)(_more_from)
+"""The same from memory: all transitions of a claim up to its outcome find the same bytes."""
 
 
 def transition_row(row: Row) -> StoredTransition:

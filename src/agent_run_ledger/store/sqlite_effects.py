@@ -57,19 +57,15 @@ class SqliteEffects:
         """See ports.effects.EffectTx.epoch."""
         return self._tx.epoch
 
-    def time_mark(self) -> Sample | None:
-        """See ports.effects.EffectTx.time_mark."""
-        rows = self._tx.fetch(self._q["select_effect_time"], ())
-        return Sample(wall_ms=rows[0][0], uptime_ms=rows[0][1], boot=rows[0][2]) if rows else None
+    def time_kept(self) -> tuple[Sample | None, tuple[int, int]]:
+        """See ports.effects.EffectTx.time_kept."""
+        count, latest_ms, wall_ms, uptime_ms, boot = self._tx.fetch(self._q["select_time_kept"], ())[0]
+        mark = None if boot is None else Sample(wall_ms=wall_ms, uptime_ms=uptime_ms, boot=boot)
+        return mark, (count, latest_ms)
 
     def put_time_mark(self, mark: Sample) -> None:
         """See ports.effects.EffectTx.put_time_mark."""
         self._tx.write(self._q["put_effect_time"], (mark.wall_ms, mark.uptime_ms, mark.boot))
-
-    def corrections(self) -> tuple[int, int]:
-        """See ports.effects.EffectTx.corrections."""
-        count, latest_ms = self._tx.fetch(self._q["select_corrections"], ())[0]
-        return count, latest_ms
 
     def correction(self, op_id: bytes) -> StoredCorrection | None:
         """See ports.effects.EffectTx.correction."""
@@ -87,6 +83,10 @@ class SqliteEffects:
     def trust(self) -> TrustOnRecord | None:
         """See ports.effects.EffectTx.trust."""
         return trust_on_record(self._tx.fetch(self._q["select_trust"], ()))
+
+    def is_before_trust(self, action_id: bytes) -> bool:
+        """See ports.effects.EffectTx.is_before_trust."""
+        return bool(self._tx.fetch(self._q["select_before_trust"], (action_id,)))
 
     def trust_change(self, op_id: bytes) -> StoredTrustChange | None:
         """See ports.effects.EffectTx.trust_change."""

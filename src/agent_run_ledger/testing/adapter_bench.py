@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.account import Entry
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.run_ledger import RunLedger
 from agent_run_ledger.testing.adapter_evidence import Evidence, Seen, What
-from agent_run_ledger.testing.adapter_job import GATE_FILE, RUN_ID, Plan
+from agent_run_ledger.testing.adapter_job import GATE_FILE, RUN_ID, TRUST_FILE, Plan
 from agent_run_ledger.testing.adapter_life import ADAPTER_VARIABLE, BLOCKED_VARIABLE, SUBJECT_VARIABLE
 from agent_run_ledger.testing.adapter_verdicts import Found, ScenarioVerdict
 from agent_run_ledger.testing.harness import LEDGER_FILE, Exit, Life, LifeTimeout, run_scenario
 from agent_run_ledger.testing.ledger_check import LedgerBroken, check_ledger
+from agent_run_ledger.testing.people import People
 
 LIFE = "agent_run_ledger.testing.adapter_life:"
 
@@ -48,7 +50,7 @@ class Bench:
         """Run a scenario and return its verdict: broken where anything was wrong, a hanging or broken life included."""
         try:
             words = scenario(self)
-        except (LifeTimeout, LedgerBroken) as error:
+        except (LifeTimeout, LedgerBroken, Refused) as error:
             self.problems.append(str(error))
             words = ""
         if self.problems:
@@ -87,6 +89,10 @@ class Bench:
     def decide(self, verdict: str) -> None:
         """Let the gate say this from now on."""
         (self.folder / GATE_FILE).write_text(verdict)
+
+    def people(self) -> People:
+        """Make the ledger, before the first life, with people who decide about effects, and return them."""
+        return People(self.folder / LEDGER_FILE, self.folder / TRUST_FILE)
 
     def expect(self, holds: bool, problem: str) -> None:
         """Note a problem unless this holds."""

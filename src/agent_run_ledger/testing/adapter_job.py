@@ -14,14 +14,17 @@ from typing import Any
 
 import orjson
 
+from agent_run_ledger.adapters.effects import ToolEffect
 from agent_run_ledger.adapters.gate import Answer, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import ToolRules
 from agent_run_ledger.ledger.run_ledger import RunLedger
 from agent_run_ledger.testing.adapter_evidence import Evidence, What
 from agent_run_ledger.testing.body_counter import LIFE_VARIABLE
+from agent_run_ledger.testing.people import People
 
 PLAN_FILE = "plan.json"
 GATE_FILE = "gate.txt"
+TRUST_FILE = "trust.json"
 RUN_ID = "conformance"
 MEETING_S = 5.0
 """How long a tool waits for the one that should run at the same time, and a model for its reader, in seconds."""
@@ -81,11 +84,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPlan:
-    """One tool: its name, whether its rules call it safe, and what its body does."""
+    """One tool: its name, whether its rules call it safe, and what its body does.
+
+    `effect`: it is one, by the key "NAME:{text}". `kills_in`: the life in which a body that kills does so.
+    """
 
     name: str
     safe: bool = True
     does: Does = Does.ANSWER
+    effect: bool = False
+    kills_in: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +108,7 @@ class Plan:
     swallow: bool = False
     deaf: bool = False
     gated: bool = False
+    approves: bool = False
 
     def write(self, folder: Path) -> None:
         """Write the plan where a life looks for it."""
@@ -140,6 +149,7 @@ class KitTool:
         self.name = plan.name
         self.safe = plan.safe
         self._does = plan.does
+        self._kills_in = str(plan.kills_in)
         self._evidence = evidence
 
     def call(self, text: str) -> str:
@@ -157,7 +167,7 @@ class KitTool:
     def _work(self, text: str) -> Generator[float]:
         """Do it, and yield seconds to wait."""
         self._evidence.note(What.TOOL, name=self.name, text=text)
-        if self._does is Does.KILL and os.environ.get(LIFE_VARIABLE) == "1":
+        if self._does is Does.KILL and os.environ.get(LIFE_VARIABLE) == self._kills_in:
             os.kill(os.getpid(), signal.SIGKILL)
         if self._does is Does.RAISE:
             raise ToolBroke("the archive is closed for the day, its keeper has gone home")
@@ -202,7 +212,9 @@ class Job:
     `ledger`, `run_id`: enter `ledger.run(run_id)` and run the agent within. `system`, `question`: its first messages.
     `tools`: all that it has. `rules`, `gate`: for the adapter. `mode`: how to run it. `swallow`: let the framework
     turn what tools raise into messages for the model, as far as it can. `deaf`: let it catch whatever its hooks raise,
-    of tools and of models, and return normally. `folder`: for files of the subject's own.
+    of tools and of models, and return normally. `effects`: for the adapter; the ledger has a trust file then.
+    `approves`: where the framework waits for an approval and can be given one, give it and go on, once in each life; if
+    it waits still, raise Pending. `folder`: for files of the subject's own.
     """
 
     ledger: RunLedger
@@ -213,6 +225,12 @@ class Job:
     tools: Sequence[KitTool]
     rules: Mapping[str, ToolRules]
     gate: Any = field(default=allow_all)
+    effects: Mapping[str, ToolEffect] = field(default_factory=dict[str, ToolEffect])
+
+    @property
+    def approves(self) -> bool:
+        """Whether the framework itself is to approve what it waits for."""
+        return self.plan.approves
 
     @property
     def mode(self) -> Mode:
@@ -301,4 +319,9 @@ class Job:
             tools=[KitTool(tool, evidence) for tool in plan.tools],
             rules={tool.name: ToolRules(safe=tool.safe) for tool in plan.tools},
             gate=FileGate(folder, evidence) if plan.gated else allow_all,
+            effects={
+                tool.name: ToolEffect(key=f"{tool.name}:{{text}}", approval=People.policy)
+                for tool in plan.tools
+                if tool.effect
+            },
         )

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_run_ledger.errors import LedgerError, Misuse
+from agent_run_ledger.ledger.run_effects import EffectSettings
 from agent_run_ledger.ledger.run_ledger import RunLedger
 from agent_run_ledger.testing.adapter_evidence import Evidence, What
-from agent_run_ledger.testing.adapter_job import Job
+from agent_run_ledger.testing.adapter_job import TRUST_FILE, Job
 from agent_run_ledger.testing.no_network import refuse_network
 from agent_run_ledger.testing.scenarios import load_scenario
 
@@ -29,7 +30,7 @@ def run_subject(folder: Path) -> dict[str, Any]:
     evidence = Evidence(folder)
     refuse_network(lambda words: evidence.note(What.NETWORK, text=words))
     subject: Any = load_scenario(os.environ[SUBJECT_VARIABLE])
-    with RunLedger(db_path=folder / "ledger.db") as ledger:
+    with RunLedger(db_path=folder / "ledger.db", effects=EffectSettings(trust=folder / TRUST_FILE)) as ledger:
         try:
             answer = subject().run(Job.read(folder, ledger))
         except Exception as error:

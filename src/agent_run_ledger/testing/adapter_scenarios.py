@@ -9,6 +9,7 @@ from typing import Final
 
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.testing.adapter_bench import Bench, Lived
+from agent_run_ledger.testing.adapter_effects import EFFECT_SCENARIOS
 from agent_run_ledger.testing.adapter_evidence import What
 from agent_run_ledger.testing.adapter_job import Does, Mode, Plan, ToolCall, ToolPlan, Turn
 
@@ -308,6 +309,7 @@ SCENARIOS: Final[Mapping[str, Callable[[Bench], str]]] = MappingProxyType(
         "gate_allowed": _gate_allowed,
         "gate_denied": _gate_denied,
         "gate_swallowed": _gate_swallowed,
+        **EFFECT_SCENARIOS,
         "no_framework": _no_framework,
     }
 )

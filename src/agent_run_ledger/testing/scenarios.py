@@ -23,15 +23,24 @@ def load_scenario(reference: str) -> Scenario:
     The directory of a file becomes importable, and the file a module named after it, so that classes defined in it
     are found again at a restore. Misuse for what is not there, not callable or not of this form.
     """
+    function = load_named(reference)
+    if not callable(function):
+        place, _, name = reference.rpartition(":")
+        raise Misuse(f"{place} has no function {name!r}", code="bad_scenario")
+    found: Scenario = function
+    return found
+
+
+def load_named(reference: str) -> Any:
+    """Return whatever "module:name" or "path/to/file.py:name" stands for, None where the module has no such name.
+
+    See `load_scenario`, which asks for a function.
+    """
     place, _, name = reference.rpartition(":")
     if not place or not name:
         raise Misuse(f"{reference!r} is not module:function or file.py:function", code="bad_scenario")
     module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
-    function: Any = getattr(module, name, None)
-    if not callable(function):
-        raise Misuse(f"{place} has no function {name!r}", code="bad_scenario")
-    found: Scenario = function
-    return found
+    return getattr(module, name, None)
 
 
 def absolute(reference: str) -> str:

@@ -15,11 +15,19 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphBubbleUp
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command
 from pydantic import ConfigDict
 
-from agent_run_ledger.adapters.langchain import ledger_middleware, ledger_tool_node, wrap_chat_model
+from agent_run_ledger.adapters.langchain import (
+    ledger_middleware,
+    ledger_tool_node,
+    suspend_if_waiting,
+    wrap_chat_model,
+)
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.testing.adapter_kit import Job, KitTool, Turn
 
@@ -134,7 +142,11 @@ class Agent:
             FakeModel(job=job),
             [tool_of(tool, is_async=job.is_async) for tool in job.tools],
             system_prompt=job.system,
-            middleware=[*swallowing, ledger_middleware(tools=job.rules, gate=job.gate)],
+            middleware=[
+                *swallowing,
+                ledger_middleware(tools=job.rules, effects=job.effects, gate=job.gate, interrupts=job.approves),
+            ],
+            checkpointer=InMemorySaver() if job.approves else None,
         )
         return agent, [HumanMessage(job.question)]
 
@@ -143,14 +155,15 @@ class Graph(Agent):
     """A graph of one's own: a model node and a tool node."""
 
     def graph(self, job: Job) -> tuple[Any, list[BaseMessage]]:
-        recorder = Recorder(tools=job.rules, gate=job.gate)
+        recorder = Recorder(tools=job.rules, effects=job.effects, gate=job.gate)
         tools = [tool_of(tool, is_async=job.is_async) for tool in job.tools]
         model = wrap_chat_model(FakeModel(job=job), recorder=recorder).bind_tools(tools)
         return raw_graph(
             model,
-            ledger_tool_node(tools, recorder=recorder, handle_tool_errors=job.swallow),
+            ledger_tool_node(tools, recorder=recorder, interrupts=job.approves, handle_tool_errors=job.swallow),
             is_async=job.is_async,
             deaf=job.deaf,
+            checkpointer=InMemorySaver() if job.approves else None,
         ), [SystemMessage(job.system), HumanMessage(job.question)]
 
 
@@ -188,12 +201,25 @@ def raw_graph(model: Any, node: ToolNode, *, is_async: bool, deaf: bool = False,
 
 def _run(job: Job, graph: Any, first: list[BaseMessage]) -> str:
     with job.ledger.run(job.run_id):
+        if job.approves:
+            return _approved(job, graph, first)
         if not job.streams:
             return _text(graph.invoke({"messages": first}))
         last: Any = None
         for kind, item in graph.stream({"messages": first}, stream_mode=["messages", "values"]):
             last = _took(job, kind, item, last)
         return _text(last)
+
+
+def _approved(job: Job, graph: Any, first: list[BaseMessage]) -> str:
+    """Approve in the framework what it is interrupted for, once."""
+    config: Any = {"configurable": {"thread_id": "1"}}
+    result = graph.invoke({"messages": first}, config)
+    if "__interrupt__" in result:
+        result = graph.invoke(Command(resume=True), config)
+    if "__interrupt__" in result and job.deaf:
+        return "something waits"
+    return _text(suspend_if_waiting(result))
 
 
 async def _arun(job: Job, graph: Any, first: list[BaseMessage]) -> str:
@@ -225,6 +251,8 @@ class _Swallow(AgentMiddleware[Any, Any, Any]):
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         try:
             return handler(request)
+        except GraphBubbleUp:
+            raise
         except Exception as error:
             call = request.tool_call
             return ToolMessage(content=f"error: {error}", tool_call_id=call["id"], name=call["name"], status="error")

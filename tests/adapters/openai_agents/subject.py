@@ -29,7 +29,7 @@ class Subject:
             model=ScriptedModel(job),
             tools=[_tool(tool, job) for tool in job.tools],
         )
-        wrap_agent(agent, tools=job.rules, gate=job.gate)
+        wrap_agent(agent, tools=job.rules, effects=job.effects, gate=job.gate)
         return asyncio.run(_run(agent, job)) if job.is_async or job.streams else _run_sync(agent, job)
 
 
@@ -37,6 +37,11 @@ def _run_sync(agent: Agent[Any], job: Job) -> str:
     with job.ledger.run(job.run_id):
         try:
             result = Runner.run_sync(agent, job.question, run_config=QUIET, max_turns=100)
+            if job.approves and result.interruptions:
+                state = result.to_state()
+                for item in result.interruptions:
+                    state.approve(item)
+                result = Runner.run_sync(agent, state, run_config=QUIET, max_turns=100)
         except Exception:
             if not job.deaf:
                 raise

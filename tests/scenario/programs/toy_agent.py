@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, ClassVar
 
-from agent_run_ledger import Pending, Vetoed
+from agent_run_ledger import EffectInDoubt, Pending, Vetoed
+from agent_run_ledger.adapters.effects import ToolEffect
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.testing.adapter_kit import Job, KitTool, Turn
 
@@ -54,7 +55,7 @@ class Right:
     # what a wrong adapter does otherwise
 
     def recorder(self, job: Job) -> Recorder:
-        return Recorder(tools=job.rules, gate=job.gate)
+        return Recorder(tools=job.rules, effects=job.effects, gate=job.gate)
 
     def request(self, messages: list[Message]) -> dict[str, Any]:
         return {"messages": [dict(message) for message in messages]}
@@ -189,6 +190,71 @@ class CallsUnsafeToolsSafe(Right):
 
     def recorder(self, job: Job) -> Recorder:
         return Recorder(tools={"*": {"safe": True}}, gate=job.gate)
+
+
+class KnowsNoEffects(Right):
+    """Takes tools that are effects for any others."""
+
+    def recorder(self, job: Job) -> Recorder:
+        return Recorder(tools=job.rules, gate=job.gate)
+
+
+class BelievesTheFramework(Right):
+    """Calls what waits, once the framework has approved it."""
+
+    def tool(self, job: Job, recorder: Recorder, call: Reply) -> Message:
+        try:
+            text = str(self.record(recorder, call, lambda: tool_of(job, call).call(call["text"])))
+        except Pending:
+            text = tool_of(job, call).call(call["text"])
+        except Vetoed as error:
+            text = str(error)
+        return {"role": "tool", "id": call["id"], "text": text}
+
+
+class TakesANoForAnError(Right):
+    """Ends where people said no."""
+
+    def tool(self, job: Job, recorder: Recorder, call: Reply) -> Message:
+        return {
+            "role": "tool",
+            "id": call["id"],
+            "text": str(self.record(recorder, call, lambda: tool_of(job, call).call(call["text"]))),
+        }
+
+
+class TriesAgainAfterADoubt(Right):
+    """Does again what nobody knows the outcome of."""
+
+    def record(self, recorder: Recorder, call: Reply, make: Callable[[], Any]) -> Any:
+        try:
+            return super().record(recorder, call, make)
+        except EffectInDoubt:
+            return make()
+
+
+class AsksUnderANewKey(Right):
+    """Makes an effect of its own of each start."""
+
+    def recorder(self, job: Job) -> Recorder:
+        effects = {
+            name: ToolEffect(key=f"{name}:{{text}}:{time.time_ns()}", approval=one.approval)
+            for name, one in job.effects.items()
+        }
+        return Recorder(tools=job.rules, effects=effects, gate=job.gate)
+
+
+class ForgetsThatItWaits(Right):
+    """Ends as if nothing waited."""
+
+    def run(self, job: Job) -> str:
+        recorder = self.recorder(job)
+        try:
+            return super().run(job)
+        except Pending:
+            with job.ledger.bind(job.run_id, on_change="rerun").run():
+                recorder.model("other", {}, lambda: "x")
+            return "it waits"
 
 
 class SaysNothingOfTokens(Right):

@@ -44,6 +44,12 @@ def moved(wall_ms: int, uptime_ms: int = 0, boot: str = OLD.boot) -> Sample:
     return Sample(wall_ms=OLD.wall_ms + wall_ms, uptime_ms=OLD.uptime_ms + uptime_ms, boot=boot)
 
 
+def test_a_corrected_clock_is_not_doubted() -> None:
+    corrected = correct(asked(ledger={"clock_doubted": True}))
+    assert not isinstance(corrected, Rejected)
+    assert corrected.clock_trusted
+
+
 REFUSED: list[tuple[str, str, Correction]] = [
     ("a requester", "wrong_role", asked(actor=actor("olga", Role.REQUESTER))),
     ("an operator", "wrong_role", asked(actor=actor("olga", Role.OPERATOR, Role.RECONCILER))),

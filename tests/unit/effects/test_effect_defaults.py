@@ -48,6 +48,13 @@ def test_an_integer_that_equals_a_boolean_default_is_not_left_out() -> None:
         from_plain(Action, to_plain(row))
 
 
+def test_a_boolean_that_equals_the_default_of_an_integer_is_not_left_out() -> None:
+    row: Any = replace(_transition().row, drain_corrections=False)
+    assert to_plain(row)["drain_corrections"] is False
+    with pytest.raises(ValueError, match="bool instead of int"):
+        from_plain(Action, to_plain(row))
+
+
 def test_a_record_that_lacks_what_has_no_default_is_none() -> None:
     tree = orjson.loads(transition_bytes(_transition()))
     del tree["row"]["requester"]

@@ -364,6 +364,24 @@ def test_each_guard_refuses_by_its_name(event: Event, code: str, make: Callable[
     assert decision.words
 
 
+BY_THE_CLOCK = [
+    (E.EXPIRE, "clock_untrusted", lambda: example(E.EXPIRE)),
+    (E.DOUBT, "clock_untrusted", lambda: at(example(E.DOUBT), END_MS).with_(by=DoubtBy.EXPIRY)),
+    (E.OBSERVE, "clock_untrusted", lambda: drain(timer=True)),
+    (E.NOT_EXECUTED, "clock_untrusted", timed),
+]
+
+
+@pytest.mark.parametrize(("event", "code", "make"), named(BY_THE_CLOCK))
+def test_a_clock_that_is_doubted_beside_the_ledgers_state_ends_nothing(
+    event: Event, code: str, make: Callable[[], Asked]
+) -> None:
+    make().accepted()
+    decision = make().ledger_with(clock_doubted=True).decided()
+    assert isinstance(decision, Rejected), decision
+    assert (make().command.event, decision.code) == (event, code)
+
+
 @pytest.mark.parametrize("event", Event)
 def test_the_question_that_the_refusals_are_made_from_is_accepted(event: Event) -> None:
     example(event).accepted()

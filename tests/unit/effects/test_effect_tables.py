@@ -139,8 +139,26 @@ def test_each_event_in_each_state_of_the_ledger(state: LedgerState, event: Event
         assert isinstance(decision, Accepted), decision
     else:
         assert isinstance(decision, Rejected), decision
-        alone = {(LedgerState.TIME_UNTRUSTED, Event.EXPIRE): "clock_untrusted"}
-        assert decision.code == alone.get((state, event), f"ledger_{state}")
+        assert decision.code == _by_state(state, event)
+
+
+@pytest.mark.parametrize("event", Event)
+@pytest.mark.parametrize("state", LedgerState)
+def test_where_the_clock_is_doubted_too_there_happens_what_both_rows_let_happen(
+    state: LedgerState, event: Event
+) -> None:
+    decision = example(event).ledger_with(state=state, clock_doubted=True).decided()
+    # An admission is for no row but its own: where the clock is doubted alone, there is nothing to admit.
+    if event in IN_STATE[state] & (IN_STATE[LedgerState.TIME_UNTRUSTED] | {Event.ADMIT}):
+        assert isinstance(decision, Accepted), decision
+        return
+    assert isinstance(decision, Rejected), decision
+    by_the_clock = "clock_untrusted" if event is Event.EXPIRE else "ledger_time_untrusted"
+    assert decision.code == (by_the_clock if event in IN_STATE[state] else _by_state(state, event))
+
+
+def _by_state(state: LedgerState, event: Event) -> str:
+    return "clock_untrusted" if (state, event) == (LedgerState.TIME_UNTRUSTED, Event.EXPIRE) else f"ledger_{state}"
 
 
 @pytest.mark.parametrize("event", Event)

@@ -213,6 +213,7 @@ def test_a_record_keeps_every_part_of_a_row() -> None:
         demoted_epoch=1, handed_out=True, revoked=True,
     )  # fmt: skip
     ledger = replace(LEDGER, state=LedgerState.HELD, closed_audiences=frozenset({"b", "a"}), origin_frozen=False)
+    ledger = replace(ledger, clock_doubted=True)
     transition = replace(_transition(), row=full, ledger=ledger)
     assert transition_from(transition_bytes(transition)) == transition
 

@@ -9,6 +9,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain.agents.middleware.types import AgentState
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
+from agent_run_ledger.adapters.effects import GivenEffects
 from agent_run_ledger.adapters.gate import Gate, allow_all
 from agent_run_ledger.adapters.langchain.model import STEP, around
 from agent_run_ledger.adapters.langchain.tool_node import AsyncHandler, Handler, ToolHook
@@ -57,6 +58,7 @@ class LedgerMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 def ledger_middleware(
     *,
     tools: Mapping[str, ToolRules | Mapping[str, Any]] | None = None,
+    effects: GivenEffects | None = None,
     gate: Gate = allow_all,
     interrupts: bool = False,
     step: str = STEP,
@@ -64,8 +66,9 @@ def ledger_middleware(
     """Return middleware for `create_agent(..., middleware=[..., ledger_middleware()])`, the last one in the list.
 
     Last, it is the innermost: each try of a retry and each model of a fallback has a record of its own. Call the
-    agent within `ledger.run(...)`. `tools`: rules by tool name, see `ToolRules`. `gate`: who is asked before each
-    call of a tool. `interrupts`: a call that waits interrupts the graph, for agents with a checkpointer; otherwise it
-    raises Pending. `step`: the name that model calls have on record. Misuse("bad_rules") for rules that are none.
+    agent within `ledger.run(...)`. `tools`: rules by tool name, see `ToolRules`. `effects`: tools that are called once,
+    and only with people's approval, see `ToolEffect`. `gate`: who is asked before each call of a tool. `interrupts`: a
+    call that waits interrupts the graph, for agents with a checkpointer; otherwise it raises Pending. `step`: the name
+    that model calls have on record. Misuse("bad_rules", "bad_effect") for rules and effects that are none.
     """
-    return LedgerMiddleware(Recorder(tools=tools, gate=gate), interrupts=interrupts, step=step)
+    return LedgerMiddleware(Recorder(tools=tools, effects=effects, gate=gate), interrupts=interrupts, step=step)

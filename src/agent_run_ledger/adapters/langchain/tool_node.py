@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import ToolNode
@@ -16,7 +17,8 @@ from agent_run_ledger.adapters.gate import Answer, CallWaits, Permission
 from agent_run_ledger.adapters.langchain.plain import meaning
 from agent_run_ledger.adapters.langchain.results import ToolFailed, failure, plain_result, result_of
 from agent_run_ledger.adapters.recorder import Recorder
-from agent_run_ledger.errors import Pending, Vetoed
+from agent_run_ledger.adapters.tool_target import NotDone
+from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, Pending, Vetoed
 
 Handler = Callable[[ToolCallRequest], ToolMessage | Command[Any]]
 AsyncHandler = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
@@ -29,6 +31,8 @@ class ToolHook:
     it. A veto, and what a tool node makes of an error, is a message for the model. A call that waits for its approval
     raises Pending or, with `interrupts`, interrupts the graph, and asks the gate again when it is resumed: what it is
     resumed with decides nothing. A tool may interrupt too; it runs again from its start on resuming, as in LangGraph.
+    Not so an effect: it is called once, with the arguments that people approved, and one that interrupts, raises, or
+    whose error becomes a message leaves a doubt. While it waits, it interrupts the graph too; no resuming decides it.
     """
 
     def __init__(self, recorder: Recorder, *, interrupts: bool = False) -> None:
@@ -45,9 +49,14 @@ class ToolHook:
             except GraphBubbleUp as up:
                 raise _put_off(bubbled, up) from None
 
+        def make_with(approved: dict[str, Any]) -> Any:
+            with _no_evidence():
+                return plain_result(handler(_with(request, approved)))
+
+        asked, call_id = self._arguments(call), call["id"] or ""
         while True:
             try:
-                value = self.recorder.tool(call["name"], meaning(call["args"]), make, call_id=call["id"] or "")
+                value = self.recorder.tool(call["name"], asked, make, call_id=call_id, make_with=make_with)
                 return result_of(value, call)
             except (Vetoed, ToolFailed) as error:
                 return failure(str(error), call)
@@ -64,9 +73,14 @@ class ToolHook:
             except GraphBubbleUp as up:
                 raise _put_off(bubbled, up) from None
 
+        async def make_with(approved: dict[str, Any]) -> Any:
+            with _no_evidence():
+                return plain_result(await handler(_with(request, approved)))
+
+        asked, call_id = self._arguments(call), call["id"] or ""
         while True:
             try:
-                value = await self.recorder.atool(call["name"], meaning(call["args"]), make, call_id=call["id"] or "")
+                value = await self.recorder.atool(call["name"], asked, make, call_id=call_id, make_with=make_with)
                 return result_of(value, call)
             except (Vetoed, ToolFailed) as error:
                 return failure(str(error), call)
@@ -77,20 +91,54 @@ class ToolHook:
         """Leave the graph with what the tool left it with, an interrupt or Pending; return when it was resumed."""
         if bubbled:
             raise bubbled[0]
-        if not self._interrupts or not isinstance(waits, CallWaits):
+        if not self._interrupts or not isinstance(waits, CallWaits | EffectPending):
             raise waits
-        call = request.tool_call
-        answer = Answer(permission=Permission.PENDING, approval_id=waits.approval_id, reason=waits.hint)
-        self.recorder.waits_elsewhere(call["name"], meaning(call["args"]), call["id"] or "", answer)
+        call, told = request.tool_call, dict[str, Any]()
+        if isinstance(waits, EffectPending):
+            answer: Answer | EffectPending = waits
+            approval_id = waits.action_id
+            told = {"state": _STATES.get(type(waits), "elsewhere"), "action_key": waits.action_key}
+            told["display"] = waits.display
+        else:
+            approval_id = waits.approval_id
+            answer = Answer(permission=Permission.PENDING, approval_id=approval_id, reason=waits.hint)
+        self.recorder.waits_elsewhere(call["name"], self._arguments(call), call["id"] or "", answer)
         interrupt(
             {
-                "approval_id": waits.approval_id,
+                "approval_id": approval_id,
                 "tool": call["name"],
                 "arguments": call["args"],
                 "call_id": call["id"],
                 "message": str(waits),
+                **told,
             }
         )
+
+    def _arguments(self, call: ToolCall) -> dict[str, Any]:
+        """Return what a call is known by: of an effect exactly what the model wrote, as that is what is approved."""
+        if self.recorder.is_effect(call["name"]):
+            return dict(call["args"])
+        arguments: dict[str, Any] = meaning(call["args"])
+        return arguments
+
+
+_STATES: Final[dict[type[EffectPending], str]] = {ApprovalPending: "pending", EffectInDoubt: "in_doubt"}
+
+
+def _with(request: ToolCallRequest, approved: dict[str, Any]) -> ToolCallRequest:
+    """Return the request for a call with the arguments that were approved."""
+    if approved == request.tool_call["args"]:
+        return request
+    return request.override(tool_call={**request.tool_call, "args": approved})
+
+
+@contextmanager
+def _no_evidence() -> Iterator[None]:
+    """Let an error that a tool node made a message of be no evidence that an effect happened, and none against it."""
+    try:
+        yield
+    except ToolFailed as error:
+        raise NotDone(str(error)) from error
 
 
 def _put_off(bubbled: list[GraphBubbleUp], up: GraphBubbleUp) -> Pending:

@@ -7,7 +7,7 @@ from shlex import quote
 from typing import Any, Final, cast
 
 from agent_run_ledger.adapters.mcp.messages import members
-from agent_run_ledger.errors import LedgerError, RunCancelled
+from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, RunCancelled, Vetoed
 
 NAMESPACE: Final = "agent-run-ledger/"
 """What the keys begin with that the proxy reads and writes in `_meta`."""
@@ -53,6 +53,30 @@ def unknown(said: Mapping[str, Any], why: str, *, run_id: str) -> dict[str, Any]
         "`arl runs resolve` records what became of it."
     )
     return error_result(words, outcome="unknown", call=call, run=run_id)
+
+
+def waits(error: EffectPending, why: str, *, run_id: str) -> dict[str, Any]:
+    """Return what a call of an effect gets that waits: for people, for evidence, or for who is at it elsewhere."""
+    which = error.action_id
+    if isinstance(error, ApprovalPending):
+        state = "pending"
+        words = f"This call was not made yet: {error.message}. People decide about it (`arl approvals show {which}`). "
+        words += "Make the same call again after their decision; until then it gets this answer, whatever else you do."
+    elif isinstance(error, EffectInDoubt):
+        state = "in_doubt"
+        words = f"Nobody knows whether this call took effect: {error.message}{f'; {why}' if why else ''}. It is not "
+        words += f"repeated. Evidence, or people, decide what became of it (`arl effects show {which}`); the same call "
+        words += "tells it then. Do not do it in another way meanwhile."
+    else:
+        state, words = "elsewhere", f"This call waits: {error}. Make the same call again later."
+    facts = {"approval_id": error.action_id, "action_key": error.action_key, "code": error.code, "run": run_id}
+    return error_result(f"[agent-run-ledger] {words}", state=state, **facts)
+
+
+def refused(error: Vetoed, *, run_id: str) -> dict[str, Any]:
+    """Return what a call of an effect gets that people decided against, or that asks for none."""
+    words = f"[agent-run-ledger] {error.message}. It is not called. {error.hint}".rstrip()
+    return error_result(words, state="denied", code=error.code, run=run_id)
 
 
 def is_unknown(value: object) -> bool:

@@ -7,16 +7,26 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
 
+from agent_run_ledger.adapters.effects import GivenEffects
 from agent_run_ledger.adapters.gate import Answer, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.mcp import answers
 from agent_run_ledger.adapters.mcp.call_numbers import CALL_ID, CallNumbers, call_digest, part_of
 from agent_run_ledger.adapters.mcp.listing import Listing
-from agent_run_ledger.adapters.mcp.messages import INVALID_PARAMS, MODERN, Message, failure, members, response
+from agent_run_ledger.adapters.mcp.messages import (
+    INVALID_PARAMS,
+    MODERN,
+    Message,
+    encode,
+    failure,
+    members,
+    response,
+)
 from agent_run_ledger.adapters.mcp.policy import Policy, step_name, tool_name
 from agent_run_ledger.adapters.mcp.recorded_run import Place, RecordedRun
 from agent_run_ledger.adapters.mcp.wire import Dropped, NotSent, Sending, ServerError, Wire
 from agent_run_ledger.adapters.recorder import Recorder
-from agent_run_ledger.errors import LedgerError, Misuse, Pending, StepTimeout, Unavailable, Vetoed
+from agent_run_ledger.adapters.tool_target import NotDone
+from agent_run_ledger.errors import EffectPending, LedgerError, Misuse, Pending, StepTimeout, Unavailable, Vetoed
 from agent_run_ledger.ledger.run_ledger import RunLedger
 
 LIST_TIMEOUT_S = 10.0
@@ -57,6 +67,10 @@ class Asked:
     lost: str = ""
     as_answered: bool = False
     nudges: list[str] = field(default_factory=list[str])
+
+
+class Lost(Exception):
+    """A call was sent, and nobody will learn from its answer what became of it."""
 
 
 class ToolCalls:
@@ -154,8 +168,17 @@ class ToolCalls:
         asked.safe = await self._is_safe(place, asked)
         recorder = place.within.safe if asked.safe else place.within.by_policy
         name = step_name(asked.tool)
+        is_effect = recorder.is_effect(name)
+        if is_effect:
+            self._check_effect(asked)
         try:
-            value = await recorder.atool(name, asked.arguments, lambda: self._send(asked), call_id=asked.call)
+            value = await recorder.atool(
+                name,
+                asked.arguments,
+                lambda: self._send(asked),
+                call_id=asked.call,
+                make_with=lambda approved: self._send_approved(asked, approved),
+            )
         except Dropped as dropped:
             asked.lost = str(dropped)
             if asked.safe:
@@ -174,7 +197,7 @@ class ToolCalls:
             made = answers.unknown({**value, "tool": asked.tool}, asked.lost, run_id=self.run.run_id)
             self._unknown[self._known_by(asked)] = made
             return made
-        asked.as_answered = asked.sending.line is not None
+        asked.as_answered = asked.sending.line is not None and not is_effect
         return answers.as_result(value)
 
     async def _send(self, asked: Asked) -> dict[str, Any]:
@@ -187,6 +210,34 @@ class ToolCalls:
             if not asked.safe:
                 raise Dropped(f"the server {why}") from None
             raise StepTimeout(f"tool {asked.tool!r} {why}: timeout", hint="it may be called again") from None
+
+    def _check_effect(self, asked: Asked) -> None:
+        """Refuse a call that asks for more than people would see; NotSent where the server is not there any more."""
+        if asked.part:
+            raise Vetoed(
+                f"the call of {asked.tool!r} needs approval, and cannot be one of several messages or a task",
+                code="not_one_message",
+            )
+        self._wire.check_open(asked.sending)
+
+    async def _send_approved(self, asked: Asked, approved: dict[str, Any]) -> dict[str, Any]:
+        """Ask the server for exactly what people approved. NotDone where its answer does not say that it did it."""
+        meta = {key: value for key, value in asked.meta.items() if key.startswith(_PROTOCOL) or key == "progressToken"}
+        params: dict[str, Any] = {"name": asked.tool, "arguments": approved, **({"_meta": meta} if meta else {})}
+        request = {"jsonrpc": "2.0", "id": asked.sending.message_id, "method": "tools/call", "params": params}
+        asked.sending.request = encode(request)[:-1]
+        try:
+            result = await self._send(asked)
+        except Dropped as dropped:
+            asked.lost = str(dropped)
+            raise Lost(asked.lost) from None
+        except ServerError as error:
+            asked.lost = f"the server answered: {error}"
+            raise NotDone({"code": error.code, "message": error.words, "data": error.detail}) from error
+        if result.get("isError") is True or result.get("resultType", "complete") != "complete":
+            asked.lost = "the server's answer does not say that it did it"
+            raise NotDone(result)
+        return result
 
     def _take_nudge(self, place: Place[Recorders], asked: Asked) -> None:
         nudge = place.run.nudge()
@@ -203,6 +254,8 @@ class ToolCalls:
 
     async def _is_safe(self, place: Place[Recorders], asked: Asked) -> bool:
         said = self._policy.of(asked.tool)
+        if said.effect is not None:
+            return False
         if said.rules.safe or not said.trust_hints:
             return said.rules.safe
         if not self._listing.knows(asked.tool):
@@ -228,14 +281,14 @@ class ToolCalls:
 
     def _recorders(self) -> Recorders:
         return Recorders(
-            self._recorder(gate=self._asked_gate),
+            self._recorder(gate=self._asked_gate, effects=self._policy.effects),
             self._recorder(gate=self._asked_gate, safe=True),
             self._recorder(),
         )
 
-    def _recorder(self, *, gate: Gate = allow_all, safe: bool = False) -> Recorder:
+    def _recorder(self, *, gate: Gate = allow_all, safe: bool = False, effects: GivenEffects | None = None) -> Recorder:
         rules = self._policy.rules(safe=safe)
-        return Recorder(tools=rules, gate=gate, outcome=answers.outcome_of, called=tool_name)
+        return Recorder(tools=rules, effects=effects, gate=gate, outcome=answers.outcome_of, called=tool_name)
 
     def _asked_gate(self, request: ToolRequest) -> Answer:
         """Ask the gate, and keep what it says against the call for the answer to the client."""
@@ -249,12 +302,17 @@ class ToolCalls:
         run_id = self.run.run_id
         against = self._against.pop(asked.call, None)
         approval = "" if against is None else against.approval_id
+        if isinstance(error, EffectPending):
+            self._keep(asked)
+            return answers.waits(error, asked.lost, run_id=run_id)
         if isinstance(error, Pending):
             self._keep(asked)
             words = (
                 f"[agent-run-ledger] This call was not made yet: {error}. Make the same call again after the decision."
             )
             return answers.error_result(words, state="pending", approval_id=approval, run=run_id)
+        if isinstance(error, Vetoed) and error.code != Vetoed.code:
+            return answers.refused(error, run_id=run_id)
         if isinstance(error, Vetoed):
             return answers.error_result(
                 f"[agent-run-ledger] {error}. Nothing was called.", state="denied", approval_id=approval, run=run_id

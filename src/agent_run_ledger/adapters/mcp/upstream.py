@@ -58,9 +58,14 @@ class Upstream:
         """Yield what the server says, until it says nothing more."""
         return lines(self._stdout, limit_bytes=self._limit_bytes)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the server is not known to be gone."""
+        return not self.gone and not self._stdin.is_closing() and self._process.returncode is None
+
     def write(self, line: bytes) -> bool:
         """Hand a line over. False, and nothing of it reaches the server, where that is known to be gone."""
-        if self.gone or self._stdin.is_closing() or self._process.returncode is not None:
+        if not self.is_there:
             return False
         self._stdin.write(line if line.endswith(b"\n") else line + b"\n")
         return True

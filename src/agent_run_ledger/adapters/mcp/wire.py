@@ -95,6 +95,13 @@ class Wire:
         code = error.get("code")
         raise ServerError(code if isinstance(code, int) else 0, str(error.get("message", "")), error.get("data"))
 
+    def check_open(self, sending: Sending) -> None:
+        """Raise NotSent where a request would not be sent now."""
+        if sending.cancelled:
+            raise NotSent("the call was cancelled before it was sent")
+        if not self._upstream.is_there:
+            raise NotSent("the server has ended; the call was not sent")
+
     async def ask_own(self, method: str, params: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """Send a request of the proxy's own and return its result; see `ask`."""
         self._own += 1

@@ -24,6 +24,7 @@ from agents import (
     WebSearchTool,
 )
 
+from agent_run_ledger.adapters.effects import GivenEffects
 from agent_run_ledger.adapters.gate import Gate, allow_all
 from agent_run_ledger.adapters.openai_agents.model import LedgerModelProvider, wrap_model
 from agent_run_ledger.adapters.openai_agents.tools import Rules, check_wrapped_once, make_recorder, wrap_tool
@@ -49,6 +50,7 @@ def wrap_agent(
     agent: Agent[C],
     *,
     tools: Rules | None = None,
+    effects: GivenEffects | None = None,
     gate: Gate = allow_all,
     recorder: Recorder | None = None,
     provider: ModelProvider | None = None,
@@ -58,16 +60,18 @@ def wrap_agent(
 
     With it are changed the agents that it hands off to and those that are tools of it, at any depth. It works only
     within a run from then on. Wrapped twice it stays as it was first, but for tools that it got since;
-    Misuse("wrapped_twice") where the second call has another gate or other rules.
+    Misuse("wrapped_twice") where the second call has another gate, other rules or other effects.
 
-    `tools`: rules by tool name; `gate`: who decides on calls (see `wrap_tool`); or a `recorder` with both. `provider`:
-    where models come from that agents only name, the SDK's own by default. `unrecorded`: names of tools that the SDK
-    runs in this process and that are no function tools (shell, computer, patches): they would run again at every
-    restart, so that each is Misuse("unrecorded_tool") unless it is named here.
+    `tools`: rules by tool name; `effects`: tools that are called once, and only with people's approval; `gate`: who
+    decides on calls (see `wrap_tool` for all three); or a `recorder` with them, and Misuse("bad_effect") for effects
+    beside one. `provider`: where models come from that agents only name, the SDK's own by default. `unrecorded`: names
+    of tools that the SDK runs in this process and that are no function tools (shell, computer, patches): they would run
+    again at every restart, so that each is Misuse("unrecorded_tool") unless it is named here.
     """
-    _Wrapping(
-        recorder or make_recorder(tools=tools, gate=gate), provider or MultiProvider(), frozenset(unrecorded)
-    ).wrap(agent)
+    if recorder is not None and effects:
+        raise Misuse("effects are given to the recorder, where there is one", code="bad_effect")
+    chosen = recorder or make_recorder(tools=tools, effects=effects, gate=gate)
+    _Wrapping(chosen, provider or MultiProvider(), frozenset(unrecorded)).wrap(agent)
     return agent
 
 

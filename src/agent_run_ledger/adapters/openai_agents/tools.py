@@ -26,6 +26,7 @@ from agents.tool_context import ToolContext
 from agents.util._approvals import evaluate_function_tool_approval
 
 from agent_run_ledger import codecs
+from agent_run_ledger.adapters.effects import GivenEffects
 from agent_run_ledger.adapters.gate import Answer, Gate, Permission, allow_all
 from agent_run_ledger.adapters.openai_agents.errors import bare, carried
 from agent_run_ledger.adapters.recorder import Recorder
@@ -68,9 +69,15 @@ class _Paused(BaseException):
         self.output = output
 
 
-def make_recorder(*, tools: Rules | None = None, gate: Gate = allow_all, run: Run | None = None) -> Recorder:
-    """Return a recorder for agents of this SDK; see `Recorder` for `tools`, `gate` and `run`."""
-    recorder = Recorder(gate=gate, run=run)
+def make_recorder(
+    *,
+    tools: Rules | None = None,
+    effects: GivenEffects | None = None,
+    gate: Gate = allow_all,
+    run: Run | None = None,
+) -> Recorder:
+    """Return a recorder for agents of this SDK; see `Recorder` for `tools`, `effects`, `gate` and `run`."""
+    recorder = Recorder(effects=effects, gate=gate, run=run)
     recorder.rules = AgentRules(tools)
     return recorder
 
@@ -78,13 +85,18 @@ def make_recorder(*, tools: Rules | None = None, gate: Gate = allow_all, run: Ru
 def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
     """Return a copy of the tool whose calls are recorded; one that is wrapped already is returned as it is.
 
-    Misuse("wrapped_twice") for one that is wrapped already, where this recorder has another gate or other rules.
+    Misuse("wrapped_twice") for one that is wrapped already, where this recorder has another gate, other rules or other
+    effects; Misuse("bad_effect") for an agent that would be an effect.
 
     Guarantees: the body runs only when nothing is on record of its call, known by the call id of the SDK, and only
     when the rules and the gate allow it, who is asked at every call: an approval of the SDK is none. A gate that waits
     for a decision interrupts the run, as `needs_approval` does; where the SDK goes on without one, Pending is raised.
     What the body raises is recorded as an error, and told to the model as the tool's `failure_error_function` says. A
     veto and an unknown outcome are texts for the model. Errors of the ledger leave `Runner.run` as what they are.
+
+    A tool that is an effect interrupts the run until people have approved it in the ledger, and an approval of the SDK
+    is none. It is called once, with the arguments that they approved. What it raises, and a timeout, leave a doubt:
+    EffectInDoubt leaves `Runner.run`, and nobody calls it again. What people refused is a text for the model.
 
     Guardrails, `is_enabled`, timeouts and the tool's own `needs_approval` hold as they did.
     """
@@ -94,6 +106,14 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
         return tool
     body = copy.copy(tool)
     set_function_tool_failure_error_function(body, None)  # an error is to be recorded as one
+    if recorder.is_effect(tool.qualified_name):
+        if tool._is_agent_tool:
+            raise Misuse(
+                f"tool {tool.name!r} is an agent, which does many things: none of them would be approved",
+                code="bad_effect",
+                hint="let those of its tools be effects that act on the world",
+            )
+        body.timeout_behavior = "raise_exception"  # a text about a timeout would look like a result
     if tool._is_agent_tool and isinstance(recorder.rules, AgentRules):
         recorder.rules.note_agent(tool.qualified_name)
 
@@ -107,14 +127,14 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
     outer.timeout_seconds = None  # the body has it
     if recorder.rules.of(tool.qualified_name).deny:
         outer.needs_approval = False  # nobody is to approve what may never run
-    elif recorder.gated or tool.needs_approval:
+    elif recorder.gated or recorder.is_effect(tool.qualified_name) or tool.needs_approval:
         outer.needs_approval = _needs_approval(tool, recorder)
     return outer
 
 
 def check_wrapped_once(name: str, earlier: Recorder, recorder: Recorder) -> None:
     """Raise Misuse where a gate or rules would silently not hold, as others stand already."""
-    says_nothing = not recorder.gated and recorder.rules == RulesByTool()
+    says_nothing = not recorder.gated and not recorder.effects and recorder.rules == RulesByTool()
     if not says_nothing and not recorder.guards_as(earlier):
         raise Misuse(
             f"{name!r} was wrapped before, and this gate and these rules would not hold for it",
@@ -144,8 +164,15 @@ async def _invoked(
             raise _Paused(output)
         return _plain_output(output)
 
+    async def make_with(approved: dict[str, Any]) -> Any:
+        said = arguments if approved == asked else json.dumps(approved, ensure_ascii=False)
+        return _plain_output(await invoke_function_tool(function_tool=body, context=context, arguments=said))
+
+    asked = _arguments(arguments)
     try:
-        output = await recorder.atool(tool.qualified_name, _arguments(arguments), make, call_id=context.tool_call_id)
+        output = await recorder.atool(
+            tool.qualified_name, asked, make, call_id=context.tool_call_id, make_with=make_with
+        )
     except _Paused as paused:
         return paused.output
     except Vetoed as veto:
@@ -173,7 +200,7 @@ def _needs_approval(tool: FunctionTool, recorder: Recorder) -> Callable[..., Any
         if callable(needed):
             said = await evaluate_function_tool_approval(tool, context, json.dumps(arguments), call_id)
             needed = said.outcome == "require_approval"
-        return own if needed else recorder.ask(tool.qualified_name, arguments, call_id=call_id)
+        return own if needed else await recorder.aask(tool.qualified_name, arguments, call_id=call_id)
 
     async def needs(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
         answer = await asked(context, arguments, call_id)

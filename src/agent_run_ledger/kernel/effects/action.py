@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_run_ledger.kernel.effects.evidence import Drain, Observation
+from agent_run_ledger.kernel.effects.quick import quick_init
 from agent_run_ledger.kernel.effects.states import (
     CLOSED,
     FIRST_EPOCH,
@@ -15,6 +16,7 @@ from agent_run_ledger.kernel.effects.states import (
 )
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What is to be done and under which conditions.
@@ -38,6 +40,7 @@ class Terms:
     preconditions: tuple[tuple[str, str], ...] = ()
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """One approval that counts: whose it is, in which epoch, of which authorisation instance, over which statement."""
@@ -49,6 +52,7 @@ class Approval:
     statement_sha256: bytes
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """One member of a key. Its claim's generation is above `floor`, and above that of every other member.
@@ -103,6 +107,7 @@ class Action:
         return own if self.fenced_mark is None else max(own, self.fenced_mark)
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """Where a ledger stands: what the rules need to know of it besides one key.
@@ -113,6 +118,8 @@ class Standing:
     time that a process opens the ledger, and never stored but in the rows that were prepared through it.
     `corrections`: how often officers corrected the clock. `corrected_ms`: the latest time that one of these
     corrections set or set aside, 0 without one; what was recorded before may have been so by any clock up to it.
+    `clock_doubted`: beside what `state` says, the clock cannot be trusted either; where it is the clock alone, `state`
+    says so and this is False.
     """
 
     ledger_id: bytes
@@ -129,6 +136,12 @@ class Standing:
     origin_frozen: bool = True
     corrections: int = 0
     corrected_ms: int = 0
+    clock_doubted: bool = False
+
+    @property
+    def clock_trusted(self) -> bool:
+        """Whether the clock may say that something is over."""
+        return self.state is not LedgerState.TIME_UNTRUSTED and not self.clock_doubted
 
     @property
     def witnessed(self) -> bool:

@@ -9,7 +9,7 @@ from agent_run_ledger.kernel.effects.action import Action, Approval, Terms, high
 from agent_run_ledger.kernel.effects.approval import Statement, statement_of, statement_sha256
 from agent_run_ledger.kernel.effects.commands import Approve, Edit, Expire, Propose, Reject, Revoke, Successor
 from agent_run_ledger.kernel.effects.decision import Accepted, Case, Decision, Guard, Recorded
-from agent_run_ledger.kernel.effects.states import FENCING, ActionState, Event, LedgerState
+from agent_run_ledger.kernel.effects.states import FENCING, ActionState, Event
 
 
 def _fits(terms: Terms) -> bool:
@@ -141,7 +141,7 @@ EXPIRE: Final[tuple[Guard[Expire], ...]] = (
     Guard(
         "clock_untrusted",
         "the clock is not trusted, so it cannot say that the window is over",
-        lambda c: c.ledger.state is not LedgerState.TIME_UNTRUSTED,
+        lambda c: c.ledger.clock_trusted,
     ),
     Guard("window_open", "its window is not over", lambda c: c.command.now.latest_ms >= c.row.terms.dispatch_before_ms),
 )

@@ -71,6 +71,7 @@ def correct(asked: Correction) -> Standing | Rejected:
         state=LedgerState.OPEN,
         corrections=ledger.corrections + 1,
         corrected_ms=max(ledger.corrected_ms, asked.later_ms),
+        clock_doubted=False,
     )
 
 

@@ -14,7 +14,6 @@ from agent_run_ledger.kernel.effects.states import (
     SAME_PERMIT_AGAIN,
     ActionState,
     Event,
-    LedgerState,
     Role,
     TargetClass,
 )
@@ -158,7 +157,7 @@ DOUBT: Final[tuple[Guard[Doubt], ...]] = (
     Guard(
         "clock_untrusted",
         "the clock is not trusted, so it cannot say that it is late",
-        lambda c: c.command.by is not DoubtBy.EXPIRY or c.ledger.state is not LedgerState.TIME_UNTRUSTED,
+        lambda c: c.command.by is not DoubtBy.EXPIRY or c.ledger.clock_trusted,
     ),
     Guard(
         "too_early",

@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
@@ -25,7 +25,7 @@ def to_plain(value: Any) -> Any:
     Every object names its class under KIND, and leaves out what has its default. TypeError for anything else, a float
     among it.
     """
-    return _writer(cast(Any, type(value)))(value)
+    return _WRITERS[type(value)](value)
 
 
 def from_plain(kind: Any, plain: Any) -> Any:
@@ -38,7 +38,18 @@ def name_of(plain: Any) -> str:
     return str(cast("dict[str, Any]", plain).get(KIND, "")) if isinstance(plain, dict) else ""
 
 
-@cache
+class _Writers(dict[Any, Convert]):
+    """What writes the values of each class, made when the first one comes."""
+
+    def __missing__(self, kind: Any) -> Convert:
+        """Make what writes a class."""
+        self[kind] = made = _writer(kind)
+        return made
+
+
+_WRITERS: Final = _Writers()
+
+
 def _writer(kind: Any) -> Convert:
     """Return what writes the values of a class."""
     if kind in _PLAIN:
@@ -46,7 +57,7 @@ def _writer(kind: Any) -> Convert:
     if kind is bytes:
         return bytes.hex
     if issubclass(kind, Enum):
-        return attrgetter("value")
+        return attrgetter("_value_")
     if kind is tuple:
         return _each
     if kind is frozenset:
@@ -59,22 +70,29 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _each(values: Iterable[Any]) -> list[Any]:
-    return [to_plain(one) for one in values]
+    return [_WRITERS[type(one)](one) for one in values]
 
 
 def _object_writer(kind: type[Any]) -> Convert:
-    name_of_class, members = kind.__name__, _defaults(kind)
+    """Return what writes the values of a dataclass: a function of its own fields, as `dataclasses` makes `__init__`.
 
-    def write(value: Any) -> dict[str, Any]:
-        tree: dict[str, Any] = {KIND: name_of_class}
-        for name, default in members:
-            held = getattr(value, name)
-            if held is default or (default is not MISSING and _same(held, default)):
-                continue
-            tree[name] = held if type(held) in _PLAIN else to_plain(held)
-        return tree
-
-    return write
+    It is written once for a class, so that no value is asked again which fields it has.
+    """
+    known: dict[str, Any] = {"plain": _PLAIN, "writers": _WRITERS, "same": _same}
+    lines = ["def write(value):", f"    tree = {{{KIND!r}: {kind.__name__!r}}}"]
+    for name, default in _defaults(kind):
+        lines.append(f"    held = value.{name}")
+        known[f"default_{name}"] = default
+        write = f"tree[{name!r}] = held if type(held) in plain else writers[type(held)](held)"
+        if default is MISSING:
+            lines.append(f"    {write}")
+        elif default is None or isinstance(default, bool | Enum):  # no other value is one of these
+            lines.append(f"    if held is not default_{name}: {write}")
+        else:
+            lines.append(f"    if held is not default_{name} and not same(held, default_{name}): {write}")
+    exec("\n".join([*lines, "    return tree"]), known)  # of names in classes of our own, never of data
+    written: Convert = known["write"]
+    return written
 
 
 def _same(held: Any, default: Any) -> bool:

@@ -50,5 +50,5 @@ def read_time(mark: Sample | None, sample: Sample) -> Reading:
         now = Now(min(sample.wall_ms, mark.wall_ms), max(sample.wall_ms, mark.wall_ms))
         return Reading(now, trusted=False, mark=mark)
     ahead_ms = max(0, sample.wall_ms - mark.wall_ms - since_ms) if sample.boot == mark.boot else 0
-    kept = replace(sample, uptime_ms=sample.uptime_ms + ahead_ms)
+    kept = replace(sample, uptime_ms=sample.uptime_ms + ahead_ms) if ahead_ms else sample
     return Reading(Now(sample.wall_ms, sample.wall_ms), trusted=True, mark=kept)

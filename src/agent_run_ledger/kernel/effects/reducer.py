@@ -9,7 +9,7 @@ from agent_run_ledger.kernel.effects import admitting, before_claim, dispatching
 from agent_run_ledger.kernel.effects.action import Action, Standing
 from agent_run_ledger.kernel.effects.commands import Admit, Claim, Command, Outcome, Prepare, Propose, Revoke, Success
 from agent_run_ledger.kernel.effects.decision import Case, Decision, Guard, Recorded, Rejected, first_refusal
-from agent_run_ledger.kernel.effects.states import ARROWS, EVENT_NEEDS, LEDGER_TABLE, ROLES, Event
+from agent_run_ledger.kernel.effects.states import ARROWS, EVENT_NEEDS, LEDGER_TABLE, ROLES, Event, LedgerState
 
 GUARDS: Final[dict[Event, tuple[Guard[Any], ...]]] = {
     Event.PROPOSE: before_claim.PROPOSE,
@@ -74,9 +74,9 @@ def decide(ledger: Standing, members: tuple[Action, ...], command: Command) -> D
     known = _on_record(case)
     if known is not None:
         return known
-    needed = EVENT_NEEDS[command.event]
-    if LEDGER_TABLE[ledger.state][needed[0]] not in needed[1]:
-        return Rejected(f"ledger_{ledger.state}", f"a ledger that is {ledger.state} does not {command.event}")
+    forbids = _forbidding(ledger, command.event)
+    if forbids is not None:
+        return Rejected(f"ledger_{forbids}", f"a ledger that is {forbids} does not {command.event}")
     if member is None and not isinstance(command, Propose | Admit):
         return Rejected("unknown_action", "no member of this key has that action id")
     if arrow is None and not isinstance(command, Propose | Admit):
@@ -91,6 +91,20 @@ def _asked_about(members: tuple[Action, ...], command: Command) -> Action | None
     if isinstance(command, Admit | Outcome | Success):
         return members[-1] if members else None
     return next((member for member in members if member.action_id == command.action_id), None)
+
+
+def _forbidding(ledger: Standing, event: Event) -> LedgerState | None:
+    """Return the state in which the ledger lets no such event happen: its own, or that of a clock doubted beside it.
+
+    An admission asks no clock whether it may be: its guard waits by the earlier time.
+    """
+    operation, leaves = EVENT_NEEDS[event]
+    if LEDGER_TABLE[ledger.state][operation] not in leaves:
+        return ledger.state
+    if ledger.clock_doubted and event is not Event.ADMIT:
+        doubted = LedgerState.TIME_UNTRUSTED
+        return None if LEDGER_TABLE[doubted][operation] in leaves else doubted
+    return None
 
 
 def _on_record(case: Case[Any]) -> Recorded | None:

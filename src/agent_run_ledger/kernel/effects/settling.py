@@ -26,7 +26,7 @@ from agent_run_ledger.kernel.effects.evidence import (
     Observation,
     Receipt,
 )
-from agent_run_ledger.kernel.effects.states import FENCING, ActionState, Event, LedgerState, TargetClass
+from agent_run_ledger.kernel.effects.states import FENCING, ActionState, Event, TargetClass
 
 SuccessEvidence: TypeAlias = Receipt | FenceAnswer | Observation
 REBUILT_DOMAIN: Final = b"agent-run-ledger/rebuilt-member/v1\n"
@@ -206,7 +206,7 @@ OBSERVE: Final[tuple[Guard[Observe], ...]] = (
     Guard(
         "clock_untrusted",
         "the clock is not trusted, so it cannot say that a permit is over",
-        lambda c: not _by_expiry(c) or c.ledger.state is not LedgerState.TIME_UNTRUSTED,
+        lambda c: not _by_expiry(c) or c.ledger.clock_trusted,
     ),
     Guard("permit_may_live", "a permit may not be over yet", _permits_over),
     Guard("covers_too_little", "another executor may still reach the target", _covers_enough),
@@ -326,7 +326,7 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
     Guard(
         "clock_untrusted",
         "the clock is not trusted, so it may have ended the permits too early",
-        lambda c: not _by_timer(c) or c.ledger.state is not LedgerState.TIME_UNTRUSTED,
+        lambda c: not _by_timer(c) or c.ledger.clock_trusted,
     ),
     Guard(
         "drain_before_correction",

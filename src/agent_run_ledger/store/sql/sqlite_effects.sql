@@ -173,6 +173,10 @@ INSERT OR REPLACE INTO effect_time (id, wall_ms, uptime_ms, boot) VALUES (1, ?, 
 -- name: select_corrections
 SELECT count(*), coalesce(max(later_ms), 0) FROM clock_corrections;
 
+-- name: select_time_kept
+SELECT count(clock_corrections.record_id), coalesce(max(later_ms), 0), wall_ms, uptime_ms, boot
+FROM (SELECT 1) LEFT JOIN effect_time LEFT JOIN clock_corrections;
+
 -- name: select_correction_of
 SELECT record_id, later_ms, salt, payload FROM events
     JOIN clock_corrections ON record_id >= leaf_index << 16 AND record_id < leaf_index + 1 << 16
@@ -187,6 +191,11 @@ INSERT INTO clock_corrections (record_id, later_ms, salt, payload) VALUES (?, ?,
 
 -- name: select_trust
 SELECT sha256, serial FROM trust_changes WHERE record_id = (SELECT max(record_id) FROM trust_changes);
+
+-- name: select_before_trust
+SELECT record_id FROM action_records
+WHERE action_row_id = (SELECT action_row_id FROM actions WHERE action_id = ?)
+    AND record_id < (SELECT min(record_id) FROM trust_changes) LIMIT 1;
 
 -- name: select_trust_change_of
 SELECT record_id, sha256, serial, salt, payload FROM events

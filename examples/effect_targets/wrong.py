@@ -1,0 +1,127 @@
+"""Tools that claim too much, each with one fault that the kit must find."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass, replace
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import services
+
+from agent_run_ledger.effects import Sending, TargetClass
+from agent_run_ledger.targets import HttpTarget, Opaque
+from agent_run_ledger.testing.effect_kit import Call, EffectCase, Found, Place, Report, Request
+
+
+def refund_call(number: int) -> Call:
+    """What is asked of a function."""
+    return Call.of("refund", {"n": number})
+
+
+def stubborn_way(place: Place) -> Opaque:
+    """Try up to three times where no answer comes, as many clients do by themselves."""
+
+    def refund(n: int) -> int:
+        for _ in range(2):
+            try:
+                return _post(place.url, n)
+            except (OSError, HTTPException):
+                pass
+        return _post(place.url, n)
+
+    return Opaque().calling("refund", refund)
+
+
+def _post(url: str, number: int) -> int:
+    with closing(HTTPConnection(urlsplit(url).netloc, timeout=2)) as connection:
+        connection.request("POST", "/refunds", json.dumps({"n": number}))
+        return connection.getresponse().status
+
+
+@dataclass(frozen=True, slots=True)
+class FreshKeys:
+    """A way that draws a new key for each dispatch, instead of the one that follows from the action."""
+
+    way: HttpTarget
+
+    @property
+    def audience(self) -> str:
+        """Who gets it."""
+        return self.way.audience
+
+    @property
+    def target_class(self) -> TargetClass:
+        """What it claims."""
+        return self.way.target_class
+
+    def check(self, request: Request | Call) -> None:
+        """Refuse what the way refuses."""
+        self.way.check(request)
+
+    def send(self, sending: Sending) -> Report:
+        """Send it under a key that nobody knows again."""
+        return self.way.send(replace(sending, idempotency_key=uuid4().hex))
+
+
+def fresh_keys_way(place: Place) -> FreshKeys:
+    """Send it with a key, but a new one."""
+    return FreshKeys(services.way_with_key(place))
+
+
+def lying_probe(place: Place, number: int) -> Found:
+    """Answer as a search index does that is always behind."""
+    return Found.NOTHING
+
+
+def trusting_probe(place: Place, number: int) -> Found:
+    """Answer as a look into one's own table of sent requests does."""
+    return Found.EXECUTED
+
+
+FORGETS = EffectCase(
+    start=services.serving("memory"),
+    target=services.way_with_key,
+    request=services.refund,
+    count=services.count,
+    probe=services.probe,
+)
+"""It says that it remembers keys, and does until its process is another one."""
+
+DENIED = EffectCase(
+    start=services.serving("file"),
+    target=services.way_with_key,
+    request=services.refund,
+    count=services.count,
+    probe=lying_probe,
+)
+"""A good tool with a probe that says NOTHING whatever happened."""
+
+INVENTED = EffectCase(
+    start=services.serving("file"),
+    target=services.way_with_key,
+    request=services.refund,
+    count=services.count,
+    probe=trusting_probe,
+)
+"""A good tool with a probe that says EXECUTED whatever happened."""
+
+FRESH_KEYS = EffectCase(
+    start=services.serving("file"),
+    target=fresh_keys_way,
+    request=services.refund,
+    count=services.count,
+    probe=services.probe,
+)
+"""A good service, and a client that draws a key each time."""
+
+RETRIES = EffectCase(
+    start=services.serving("none"),
+    target=stubborn_way,
+    request=refund_call,
+    count=services.count,
+    probe=services.probe,
+)
+"""A client that tries again by itself: less than a plain target."""

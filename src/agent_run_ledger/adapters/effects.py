@@ -1,0 +1,183 @@
+"""Tools that are effects: what a program says of them, and what a call of one asks the ledger for."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from agent_run_ledger.adapters.tool_target import Act, CalledTool
+from agent_run_ledger.effects.intents import check_text
+from agent_run_ledger.errors import LedgerError, Misuse, Vetoed
+from agent_run_ledger.kernel.effects.request import Call, request_bytes
+from agent_run_ledger.kernel.effects.result import EffectResult
+from agent_run_ledger.ports.effect_steps import Probe, Wanted
+from agent_run_ledger.runs.effect_calls import EffectCall
+from agent_run_ledger.runs.effect_steps import MAX_SUCCESSORS, MOST_WAIT_S, Effect, effect_call
+from agent_run_ledger.runs.steps import Shape
+
+DECIDED: Final = frozenset({"rejected", "revoked", "expired", "not_executed", "written_off", "argument_drift"})
+"""The codes with which a call of an effect is refused for good: the agent is told so, and goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEffect:
+    """A tool whose call is an action of the ledger: people approve its exact arguments, and it is called once.
+
+    The call itself is the target, a plain one (class N): what it returns is evidence that it happened, and what it
+    raises says nothing about what it did before. Then nobody calls it again: evidence, or people, decide what became
+    of it.
+
+    `key`: the business effect that a call is, as a template over its arguments ("refund:{order}"), each of them a text
+    or a whole number, or as a function of them; one key is one effect, in all runs of the store. `approval`: the name
+    of the policy of the trust file that says who approves. `observe`, `successors`, `wait_s`: see `Effect`.
+    `audience`: what approvers are told is called, "tool:" and its name by default; a name of your own where two
+    servers have tools of one name. Misuse("bad_effect") for what is none of these.
+    """
+
+    key: str | Callable[..., str]
+    approval: str
+    observe: Probe | None = None
+    successors: int = 0
+    wait_s: float = 0
+    audience: str = ""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if not callable(self.key):
+            _fields(self.key)
+        for name in ("approval", "audience"):
+            text: object = getattr(self, name)
+            if not isinstance(text, str) or not text.isprintable() or (name == "approval" and not text.strip()):
+                raise _bad(f"its {name} is a printable text, not {text!r:.80}")
+        count: object = self.successors
+        if type(count) is not int or not 0 <= count <= MAX_SUCCESSORS:
+            raise _bad(f"successors is a whole number from 0 to {MAX_SUCCESSORS}")
+        seconds: object = self.wait_s
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= MOST_WAIT_S:
+            raise _bad(f"wait_s is a number of seconds, at most {MOST_WAIT_S:,}")
+
+    def key_of(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Return the key of a call. Vetoed("bad_key") where its arguments make none: the agent may mend them."""
+        try:
+            made: object = self.key(**arguments) if callable(self.key) else _filled(self.key, arguments)
+            check_text("the key of an effect", made)
+        except (LedgerError, TypeError, ValueError, LookupError) as error:
+            said = error.message if isinstance(error, LedgerError) else f"{type(error).__name__}: {error}"
+            raise Vetoed(f"this call of {tool!r} names no effect: {said}", code="bad_key") from error
+        return cast("str", made)
+
+
+AnyEffect = ToolEffect | Effect[Any]
+GivenEffects = Mapping[str, AnyEffect]
+
+
+class EffectsByTool:
+    """Effects by the names of tools. Misuse("bad_effect") for what is none, and for a name that no call can have."""
+
+    def __init__(self, given: GivenEffects | None = None) -> None:
+        self._effects = dict(given or {})
+        for name, effect in self._effects.items():
+            _check(name, effect)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same was given for every tool."""
+        return isinstance(other, EffectsByTool) and self._effects == other._effects
+
+    __hash__ = None  # type: ignore[assignment]  # they are compared, not looked up
+
+    def __bool__(self) -> bool:
+        """Whether any tool is an effect."""
+        return bool(self._effects)
+
+    def __contains__(self, tool: object) -> bool:
+        """Whether a tool is an effect."""
+        return tool in self._effects
+
+    def waits(self, tool: str) -> bool:
+        """Return whether a call waits for its decision before it says so."""
+        return self._effects[tool].wait_s > 0
+
+    def call(self, tool: str, arguments: Mapping[str, Any], act: Act) -> EffectCall:
+        """Return what a call of a tool asks for, in the run of this context. Vetoed for arguments that ask for nothing.
+
+        `act`: makes the call with the arguments that were approved; not used where the effect has a target of its own.
+        """
+        effect = self._effects[tool]
+        try:
+            if isinstance(effect, Effect):
+                return effect.asked((), dict(arguments))
+            request = request_bytes(Call.of(tool, arguments))
+        except Misuse as error:
+            if error.code == "outside_run":
+                raise
+            raise Vetoed(
+                f"this call of {tool!r} cannot be asked for: {error.message}", code="bad_call", hint=error.hint
+            ) from error
+        wanted = Wanted(
+            action_key=effect.key_of(tool, arguments),
+            request=request,
+            target=CalledTool(tool, act, audience=effect.audience),
+            approval=effect.approval,
+        )
+        return effect_call(
+            tool, wanted, probe=effect.observe, successors=effect.successors, wait_s=float(effect.wait_s)
+        )
+
+    def told(self, tool: str, result: EffectResult) -> Any:
+        """Return what the agent gets of an effect that happened: what the tool returned, or a text."""
+        if not isinstance(self._effects[tool], Effect):
+            return result.json() if result.answer else _evidence(tool, result)
+        return (result.answer or b"").decode("utf-8", "replace") or _evidence(tool, result)
+
+
+def _evidence(tool: str, result: EffectResult) -> str:
+    return (
+        f"{tool} was carried out: there is evidence on record (action {result.action_id} of {result.action_key!r}). "
+        "What it answered is not on record. Do not call it again for the same purpose."
+    )
+
+
+def _check(name: object, effect: object) -> None:
+    if isinstance(effect, Effect):
+        if effect.shape is not Shape.SYNC:
+            raise _bad(f"effect {name!r} is built by an async function, which no framework's tool can wait for")
+        return
+    if not isinstance(effect, ToolEffect):
+        raise _bad(f"effect {name!r} is a {type(effect).__name__}, neither a ToolEffect nor an Effect")
+    try:
+        Call.of(cast("str", name), {})
+    except Misuse as error:
+        raise _bad(error.message) from error
+
+
+def _fields(template: object) -> list[str]:
+    """Return what a template names. Misuse for what is none, and for parts of arguments: keys are what people read."""
+    if not isinstance(template, str) or not template:
+        raise _bad("its key is a template over the arguments, or a function of them")
+    try:
+        parts = [*string.Formatter().parse(template)]
+    except ValueError as error:
+        raise _bad(f"its key {template!r} is no template: {error}") from error
+    named = [(field, specification, conversion) for _, field, specification, conversion in parts if field is not None]
+    for field, specification, conversion in named:
+        if not field.isidentifier() or specification or conversion:
+            raise _bad(f"its key {template!r} may name whole arguments alone, such as {{order}}")
+    return [field for field, _, _ in named]
+
+
+def _filled(template: str, arguments: Mapping[str, Any]) -> str:
+    values: dict[str, str] = {}
+    for field in _fields(template):
+        if field not in arguments:
+            raise LookupError(f"there is no argument {field!r}")
+        value: object = arguments[field]
+        if type(value) not in (str, int) or value == "":
+            raise TypeError(f"argument {field!r} is neither a text nor a whole number")
+        values[field] = str(value)
+    return template.format_map(values)
+
+
+def _bad(said: str) -> Misuse:
+    return Misuse(f"this is no effect of a tool: {said}", code="bad_effect")
