@@ -19,7 +19,7 @@ from tests.cli.conftest import Arl, Ended
 from tests.cli.effect_store import PAY, POLICY, Effects, described
 
 Ask = Callable[..., Ended]
-TERMS = ("--target", PAY, "--executor", "payer", "--policy", POLICY, "--as", "agent")
+TERMS = ("--target", PAY, "--executor", "payer", "--approval", POLICY, "--as", "agent")
 
 
 @pytest.fixture
@@ -143,8 +143,8 @@ def test_what_is_no_request_is_refused_before_anything_is_asked(
 @pytest.mark.parametrize(
     ("option", "value", "code"),
     [
-        ("--policy", "finance", "bad_policy"),
-        ("--policy", "AB" * 32, "bad_policy"),
+        ("--approval", "finance", "bad_policy"),
+        ("--approval", "AB" * 32, "bad_policy"),
         ("--window", "soon", "usage"),
         ("--window", "0h", "usage"),
         ("--needs", "uid", "usage"),
@@ -182,7 +182,7 @@ def test_a_successor_has_the_bytes_and_terms_of_the_one_before_unless_it_says(
     effects.expired("k2")
     arl("effects", "expire", "k2", "--as", "ops", "--db", effects.path)
     file = described(tmp_path, method="POST", path="/refunds", json={"n": 2})
-    other = ("--executor", "payer-2", "--policy", "cd" * 32, "--approvals", "2", "--window", "1h")
+    other = ("--executor", "payer-2", "--approval", "cd" * 32, "--approvals", "2", "--window", "1h")
     done = ask("successor", "k2", file, *other, "--as", "agent").json
     assert (done["action"]["executor"], done["action"]["approvals_needed"]) == ("payer-2", 2)
     assert json.dumps({"n": 2}, separators=(",", ":")).encode() in stored(effects, "k2")

@@ -179,13 +179,16 @@ def test_a_passphrase_comes_from_a_file_and_is_no_argument(arl: Arl, desk: Path,
 def test_a_name_that_may_be_several_actions_is_none(arl: Arl, desk: Path) -> None:
     first = propose(desk, "refund:1")
     digits = first.action_id.hex()
-    second = propose(desk, digits)
-    refused = arl("approvals", "grant", digits, "--yes", "--db", desk, "--json")
+    second, third = propose(desk, digits), propose(desk, digits[:20])
+    refused = arl("approvals", "grant", digits[:20], "--yes", "--db", desk, "--json")
     assert (refused.code, refused.error["code"]) == (1, "ambiguous")
+    assert state(desk, third) == "proposed"
+    shown = arl("approvals", "show", digits, "--db", desk, "--json").json["action"]["action_key"]
+    assert shown == "refund:1", "all digits are always an id"
     assert arl("approvals", "show", second.action_id.hex(), "--db", desk).code == 0
     assert arl("approvals", "show", "refund:nobody", "--db", desk, "--json").error["code"] == "unknown_action"
-    assert arl("approvals", "show", digits[:3], "--db", desk, "--json").error["code"] == "unknown_action"
-    assert arl("approvals", "show", digits[:4], "--db", desk, "--json").error["code"] == "ambiguous"
+    assert arl("approvals", "show", digits[:5], "--db", desk, "--json").error["code"] == "unknown_action"
+    assert arl("approvals", "show", digits[:6], "--db", desk, "--json").error["code"] == "ambiguous"
 
 
 def test_bytes_without_the_display_that_is_signed_are_not_approved(arl: Arl, desk: Path) -> None:

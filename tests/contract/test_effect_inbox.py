@@ -14,7 +14,8 @@ from agent_run_ledger.effects import ActionState, ActionView, DoubtBy, DrainKind
 from agent_run_ledger.kernel.effects.advice import EVENT_OF, Step, Way
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED, Event
 from agent_run_ledger.ledger.effect_inbox import Waiting, find_action, read_doubts, read_inbox
-from agent_run_ledger.ledger.effect_standing import on_record, settings_on_record
+from agent_run_ledger.ledger.effect_opening import settings_on_record
+from agent_run_ledger.ledger.effect_standing import on_record
 from agent_run_ledger.ledger.effect_story import read_story
 from tests.contract.effect_kit import (
     BOUND_MS,

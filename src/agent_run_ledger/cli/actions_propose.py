@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from agent_run_ledger.cli.effects_show import Named
-from agent_run_ledger.cli.options import Db, Json
-from agent_run_ledger.cli.who import As, As_role
+from agent_run_ledger.cli.options import ActionId, Db, Json, PassphraseFile, Trust
+from agent_run_ledger.cli.who import As_program, As_role
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.effects.states import Role, TargetClass
 
@@ -30,17 +29,37 @@ Class = Annotated[TargetClass, typer.Option("--class", help="What the target doe
 ChecksExpiry = Annotated[bool, typer.Option("--checks-expiry", help="The receiver refuses a permit that is over.")]
 Executor = Annotated[str, typer.Option("--executor", metavar="NAME", help="Who may carry it out.")]
 Policy = Annotated[
-    str, typer.Option("--policy", metavar="POLICY", help="The policy that counts approvals: its SHA-256 in hex.")
+    str,
+    typer.Option(
+        "--approval",
+        metavar="POLICY",
+        help="The policy that counts approvals: its name in the trust file, or its SHA-256 in hex.",
+    ),
 ]
-Approvals = Annotated[int, typer.Option("--approvals", metavar="N", min=1, help="How many that policy asks for.")]
-Window = Annotated[str, typer.Option("--window", metavar="LENGTH", help="How long it may be claimed: 30m, 24h, 7d.")]
+Approvals = Annotated[
+    int | None,
+    typer.Option(
+        "--approvals", metavar="N", min=1, help="How many it asks for [default: as the trust file says, or 1]."
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        metavar="LENGTH",
+        help="How long it may be claimed: 30m, 24h, 7d [default: 24h, or the policy's most].",
+    ),
+]
 Needs = Annotated[
     list[str] | None,
     typer.Option("--needs", metavar="NAME=VALUE", help="What must hold at the target; may come again."),
 ]
 OtherExecutor = Annotated[str | None, typer.Option("--executor", metavar="NAME", help="Another executor.")]
-OtherPolicy = Annotated[str | None, typer.Option("--policy", metavar="POLICY", help="Another policy, as to propose.")]
+OtherPolicy = Annotated[str | None, typer.Option("--approval", metavar="POLICY", help="Another policy, as to propose.")]
 OtherApprovals = Annotated[int | None, typer.Option("--approvals", metavar="N", min=1, help="Another number of them.")]
+KeyFile = Annotated[
+    str | None, typer.Option("--key-file", metavar="FILE", help="The key of who asks, where a key says who that is.")
+]
 
 _LENGTH: Final = re.compile(r"([1-9]\d{0,4})([mhd])")
 _UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -48,7 +67,7 @@ _UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """The terms of an action beside its bytes and its window."""
+    """The terms of an action beside its bytes."""
 
     executor: str
     audience: str
@@ -56,6 +75,7 @@ class _Asked:
     checks_expiry: bool
     policy_sha256: bytes
     approvals_needed: int
+    window_ms: int
     preconditions: tuple[tuple[str, str], ...]
 
 
@@ -67,82 +87,102 @@ def propose(
     policy: Policy,
     target_class: Class = TargetClass.N,
     checks_expiry: ChecksExpiry = False,
-    approvals: Approvals = 1,
-    window: Window = "24h",
+    approvals: Approvals = None,
+    window: Window = None,
     needs: Needs = None,
-    name: As = None,
+    name: As_program = None,
     role: As_role = None,
+    key_file: KeyFile = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """Propose an action: these bytes, once, under this key. The same bytes again are the same action.
 
-    Nothing is sent before others have approved it.
+    Nothing is sent before others have approved it. Under a trust file a key says who asks. A program that has no keys
+    there is named by --as, which nobody checks: who asks approves nothing. With a local one that is "agent".
     """
     from agent_run_ledger.cli.effects_done import print_done
+    from agent_run_ledger.cli.policies import executor_of, policy_of
     from agent_run_ledger.cli.request_files import read_request
-    from agent_run_ledger.cli.who import asking
+    from agent_run_ledger.cli.who import Said, asking
 
-    length_ms, request = _length_ms(window), read_request(file)
-    with asking(db, name, role, default=Role.REQUESTER) as asked:
+    given_ms, request = _length_ms(window), read_request(file)
+    said = Said(name=name, role=role, key=key_file, passphrase_file=passphrase_file)
+    with asking(db, trust, said, role=Role.REQUESTER, by_name=True) as asked:
+        counted = policy_of(asked.found, policy)
         terms = _Asked(
-            executor=executor,
+            executor=executor_of(asked.found, executor),
             audience=target,
             target_class=target_class,
             checks_expiry=checks_expiry,
-            policy_sha256=asked.policy(policy),
-            approvals_needed=approvals,
+            policy_sha256=counted.sha256,
+            approvals_needed=approvals or counted.approvals_needed or 1,
+            window_ms=given_ms or counted.window_ms,
             preconditions=_pairs(needs),
         )
-        view = asked.ledger.propose(asked.actor, key, _intent(request, terms, length_ms))
+        view = asked.ledger.propose(asked.actor, key, _intent(request, terms))
         print_done(asked, view.action_id, "on record as proposed", as_json=as_json)
 
 
 def successor(
-    action: Named,
+    action: ActionId,
     file: OtherFile = None,
     executor: OtherExecutor = None,
     policy: OtherPolicy = None,
     approvals: OtherApprovals = None,
-    window: Window = "24h",
-    name: As = None,
+    window: Window = None,
+    name: As_program = None,
     role: As_role = None,
+    key_file: KeyFile = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """Propose a new member of a key in the place of one that did not happen, with approvals of its own.
 
-    What is not said stays as it was; the window begins now.
+    What is not said stays as it was; the window begins now. Who asks is said as to propose.
     """
     from agent_run_ledger.cli.effects_done import hints_about, print_done
     from agent_run_ledger.cli.request_files import read_request
-    from agent_run_ledger.cli.who import asking
+    from agent_run_ledger.cli.who import Said, asking
     from agent_run_ledger.ledger.effect_inbox import find_action
 
-    length_ms = _length_ms(window)
+    given_ms = _length_ms(window)
     given = None if file is None else read_request(file)
-    with asking(db, name, role, default=Role.REQUESTER) as asked:
+    said = Said(name=name, role=role, key=key_file, passphrase_file=passphrase_file)
+    with asking(db, trust, said, role=Role.REQUESTER, by_name=True) as asked:
         row = find_action(asked.store, action).action
         request = asked.ledger.request(row.action_id) if given is None else given
-        terms = _as_before(asked, row.terms, executor, policy, approvals)
+        terms = _as_before(asked, row.terms, executor, policy, approvals, given_ms)
         with hints_about(row):
-            view = asked.ledger.successor(asked.actor, row.action_id, _intent(request, terms, length_ms))
+            view = asked.ledger.successor(asked.actor, row.action_id, _intent(request, terms))
         print_done(asked, view.action_id, f"proposed as the successor of {row.action_id.hex()}", as_json=as_json)
 
 
-def _as_before(asked: Asking, terms: Terms, executor: str | None, policy: str | None, approvals: int | None) -> _Asked:
+def _as_before(
+    asked: Asking, terms: Terms, executor: str | None, policy: str | None, approvals: int | None, given_ms: int | None
+) -> _Asked:
+    """Return the terms of a successor: as said; the numbers of another policy where one is named; else as before."""
+    from agent_run_ledger.cli.policies import executor_of, policy_of
+
+    counted = policy_of(asked.found, policy or terms.policy_sha256.hex())
+    counts = None if policy is None else counted.approvals_needed
     return _Asked(
-        executor=terms.executor if executor is None else executor,
+        executor=executor_of(asked.found, executor or terms.executor),
         audience=terms.audience,
         target_class=terms.target_class,
         checks_expiry=terms.checks_expiry,
-        policy_sha256=terms.policy_sha256 if policy is None else asked.policy(policy),
-        approvals_needed=terms.approvals_needed if approvals is None else approvals,
+        policy_sha256=counted.sha256,
+        approvals_needed=approvals or counts or terms.approvals_needed,
+        window_ms=given_ms or counted.window_ms,
         preconditions=terms.preconditions,
     )
 
 
-def _intent(request: bytes, terms: _Asked, length_ms: int) -> Intent:
+def _intent(request: bytes, terms: _Asked) -> Intent:
     """Return what is asked for, its display made from the bytes; Misuse("bad_request") for bytes of another form."""
     from agent_run_ledger.effects import Intent
     from agent_run_ledger.kernel.effects.display import display_sha256
@@ -159,7 +199,7 @@ def _intent(request: bytes, terms: _Asked, length_ms: int) -> Intent:
         audience=terms.audience,
         target_class=terms.target_class,
         not_before_ms=now_ms,
-        dispatch_before_ms=now_ms + length_ms,
+        dispatch_before_ms=now_ms + terms.window_ms,
         policy_sha256=terms.policy_sha256,
         display_sha256=shown,
         approvals_needed=terms.approvals_needed,
@@ -168,7 +208,9 @@ def _intent(request: bytes, terms: _Asked, length_ms: int) -> Intent:
     )
 
 
-def _length_ms(window: str) -> int:
+def _length_ms(window: str | None) -> int | None:
+    if window is None:
+        return None
     read = _LENGTH.fullmatch(window)
     if read is None:
         raise Misuse(f"{window!r} is no length of time", code="usage", hint="give minutes, hours or days: 30m, 24h, 7d")

@@ -99,11 +99,11 @@ def revoke(
 
 def _meant(db: str | None, action: str) -> bytes:
     """Return the id of the one action that is meant."""
-    from agent_run_ledger.cli.action_ids import find_action
     from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.ledger.effect_inbox import find_action
 
     with reading(db) as store:
-        return find_action(store.reader().effects, action).action.action_id
+        return find_action(store, action).action.action_id
 
 
 def _signer(here: Deciding, key: str | None, passphrase_file: str | None, name: str) -> tuple[Actor, SigningKey]:

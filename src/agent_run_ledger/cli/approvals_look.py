@@ -52,16 +52,16 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
 
 def show_command(action: ActionId, trust: Trust = None, db: Db = None, as_json: Json = False) -> None:
     """Show what an approval of an action would be of: its exact bytes, and all that is signed with them."""
-    from agent_run_ledger.cli.action_ids import find_action
     from agent_run_ledger.cli.effect_stores import not_protected, view_in, warn
     from agent_run_ledger.cli.output import print_json
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.ledger.authority import find_authority
+    from agent_run_ledger.ledger.effect_inbox import find_action
     from agent_run_ledger.ledger.effect_opening import stored_request
 
     with reading(db) as store:
-        stored = find_action(store.reader().effects, action)
+        stored = find_action(store, action)
         view = view_in(store, stored)
         body = b"" if stored.action.rebuilt else stored_request(store, view.action_id)
         unprotected, ledger_id, epoch = not_protected(store), store.log_id, store.reader().head().epoch

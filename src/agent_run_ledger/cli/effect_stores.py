@@ -1,4 +1,4 @@
-"""Opening the effects of a store for a command: to look at them, or to decide under the trust file."""
+"""Opening the effects of a store for a command: to look at them, or to decide, under the trust file if it has one."""
 
 from __future__ import annotations
 
@@ -26,26 +26,38 @@ NO_TRUST = "`arl init --local` makes one for this machine; `arl trust new` begin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deciding:
-    """A ledger that is open for decisions, the authority it is under, and how the store was named."""
+    """A ledger that is open for decisions, how its store was named, and the trust file it is under, if any."""
 
     ledger: EffectLedger
-    authority: Authority
     setting: Setting
+    found: Authority | None
+
+    @property
+    def authority(self) -> Authority:
+        """The trust file. Refused("no_trust") where there is none."""
+        return _there(self.found, self.setting)
 
 
 @contextmanager
-def deciding_effects(db: str | None, trust: str | None) -> Generator[Deciding, None, None]:
-    """Open the effects of the configured store under its trust file. Refused("no_trust") where it has none."""
+def deciding_effects(db: str | None, trust: str | None, *, needs_trust: bool = True) -> Generator[Deciding, None, None]:
+    """Open the effects of the configured store under its trust file, with the settings that it was used with.
+
+    Refused: "no_trust" where it has none and `needs_trust`, and as `find_authority` and `EffectLedger` say.
+    """
     from agent_run_ledger.cli.copies import log_on_stderr
+    from agent_run_ledger.ledger.authority import find_authority
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.store import stored_durability
 
     setting = db_setting(db)
     with hints_for(setting), log_on_stderr():
         durability = stored_durability(setting.value)
-        authority = authority_of(db, trust)
-        with EffectLedger(setting.value, durability=durability, trust=authority.signed) as ledger:
-            yield Deciding(ledger=ledger, authority=authority, setting=setting)
+        found = find_authority(setting.value, trust)
+        if needs_trust:
+            _there(found, setting)
+        signed = None if found is None else found.signed
+        with EffectLedger(setting.value, durability=durability, trust=signed) as ledger:
+            yield Deciding(ledger=ledger, setting=setting, found=found)
 
 
 def authority_of(db: str | None, trust: str | None) -> Authority:
@@ -54,10 +66,13 @@ def authority_of(db: str | None, trust: str | None) -> Authority:
 
     setting = db_setting(db)
     with hints_for(setting):
-        found = find_authority(setting.value, trust)
-        if found is None:
-            raise Refused(f"{setting.value} has no trust file", code="no_trust", hint=NO_TRUST)
-        return found
+        return _there(find_authority(setting.value, trust), setting)
+
+
+def _there(found: Authority | None, setting: Setting) -> Authority:
+    if found is None:
+        raise Refused(f"{setting.value} has no trust file", code="no_trust", hint=NO_TRUST)
+    return found
 
 
 def view_in(store: SqliteStore, stored: StoredAction) -> ActionView:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_run_ledger.cli.effects_show import Named
-from agent_run_ledger.cli.options import Db, Json, Yes
-from agent_run_ledger.cli.who import As, As_role, With
+from agent_run_ledger.cli.options import ActionId, Db, Json, Key, PassphraseFile, Trust, Yes
+from agent_run_ledger.cli.who import As, As_role, With, WithKey, WithPassphraseFile
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.effects.advice import NOT_SEEN
 from agent_run_ledger.kernel.effects.evidence import Found
@@ -29,26 +28,32 @@ _WRITE_OFF_ASKS = "Write {key} off? That is for ever: nothing may ever follow it
 
 
 def reconcile(
-    action: Named,
+    action: ActionId,
     happened: Happened = False,
     did_not_happen: DidNot = False,
     never_prepared: Never = False,
     write_off: WriteOff = False,
     nobody_can_look: NobodyCan = False,
     people: With = None,
+    with_key: WithKey = None,
+    with_passphrase_file: WithPassphraseFile = None,
     yes: Yes = False,
     name: As = None,
     role: As_role = None,
+    key: Key = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """Decide, by the evidence on record and not as its executor, what became of an action in doubt.
 
-    What is missing is said, with the command that comes first. Nothing is ever guessed.
+    What is missing is said, with the command that comes first. Nothing is ever guessed. Under a trust file a key says
+    who decides: that of a reconciler, and of each who decides together with them.
     """
     from agent_run_ledger.cli.confirm import confirm
     from agent_run_ledger.cli.effects_done import hints_about, print_done
-    from agent_run_ledger.cli.who import asking
+    from agent_run_ledger.cli.who import Said, asking
     from agent_run_ledger.cli.words import clean
     from agent_run_ledger.ledger.effect_inbox import find_action
 
@@ -58,23 +63,26 @@ def reconcile(
             code="usage",
             hint="give one of --happened, --did-not-happen, --never-prepared and --write-off",
         )
-    with asking(db, name, role, default=Role.RECONCILER) as asked:
+    if (people or with_key) and not (did_not_happen or write_off):
+        raise Misuse("one decides this alone", code="usage", hint="--with goes with --did-not-happen and --write-off")
+    said = Said(name=name, role=role, key=key, passphrase_file=passphrase_file)
+    with asking(db, trust, said, role=Role.RECONCILER) as asked:
         row = find_action(asked.store, action).action
         with hints_about(row):
             if happened:
                 _happened(asked, row)
                 did = "decided that it happened"
             elif did_not_happen:
-                asked.ledger.reconcile_not_executed(asked.actor, row.action_id, people=asked.people(people))
+                together = asked.people(people, with_key, with_passphrase_file)
+                asked.ledger.reconcile_not_executed(asked.actor, row.action_id, people=together)
                 did = "decided that it did not happen"
             elif never_prepared:
                 asked.ledger.close_unprepared(asked.actor, row.action_id)
                 did = "closed: it was never prepared"
             else:
                 confirm(_WRITE_OFF_ASKS.format(key=clean(row.action_key)), yes=yes)
-                asked.ledger.write_off(
-                    asked.actor, row.action_id, nobody_can_observe=nobody_can_look, people=asked.people(people)
-                )
+                together = asked.people(people, with_key, with_passphrase_file)
+                asked.ledger.write_off(asked.actor, row.action_id, nobody_can_observe=nobody_can_look, people=together)
                 did = "written off"
         print_done(asked, row.action_id, did, as_json=as_json)
 
@@ -92,33 +100,53 @@ def _happened(asked: Asking, row: Action) -> None:
 
 
 def doubt(
-    action: Named,
+    action: ActionId,
     expired: Expired = False,
     name: As = None,
     role: As_role = None,
+    key: Key = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Record that nobody knows how an action ended: it is never claimable again, and only evidence leads on."""
+    """Record that nobody knows how an action ended: it is never claimable again, and only evidence leads on.
+
+    Under a trust file a key says who records it: an operator's, or with --expired also a reconciler's.
+    """
     from agent_run_ledger.cli.effects_done import hints_about, print_done
-    from agent_run_ledger.cli.who import asking
+    from agent_run_ledger.cli.who import Said, asking
     from agent_run_ledger.effects import DoubtBy
     from agent_run_ledger.ledger.effect_inbox import find_action
 
-    with asking(db, name, role, default=Role.OPERATOR) as asked:
+    said = Said(name=name, role=role, key=key, passphrase_file=passphrase_file)
+    with asking(db, trust, said, role=Role.OPERATOR) as asked:
         row = find_action(asked.store, action).action
         with hints_about(row):
             asked.ledger.doubt(asked.actor, row.action_id, by=DoubtBy.EXPIRY if expired else DoubtBy.OPERATOR)
         print_done(asked, row.action_id, "doubt recorded", as_json=as_json)
 
 
-def expire(action: Named, name: As = None, role: As_role = None, db: Db = None, as_json: Json = False) -> None:
-    """Close an action that nobody claimed in its window; a successor may follow it."""
+def expire(
+    action: ActionId,
+    name: As = None,
+    role: As_role = None,
+    key: Key = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Close an action that nobody claimed in its window; a successor may follow it.
+
+    Under a trust file a key says who closes it: an operator's or a reconciler's.
+    """
     from agent_run_ledger.cli.effects_done import hints_about, print_done
-    from agent_run_ledger.cli.who import asking
+    from agent_run_ledger.cli.who import Said, asking
     from agent_run_ledger.ledger.effect_inbox import find_action
 
-    with asking(db, name, role, default=Role.OPERATOR) as asked:
+    said = Said(name=name, role=role, key=key, passphrase_file=passphrase_file)
+    with asking(db, trust, said, role=Role.OPERATOR) as asked:
         row = find_action(asked.store, action).action
         with hints_about(row):
             asked.ledger.expire(asked.actor, row.action_id)

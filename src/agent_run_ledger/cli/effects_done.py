@@ -23,9 +23,9 @@ _FIRST: Final = {
     "no_observation": f"somebody who is not the executor looks first: {_LOOK}",
     "observation_before_drain": f"look again, now that the drain is on record: {_LOOK}",
     "executors_word": f"somebody who is not the executor looks: {_LOOK}",
-    "few_people": "name who decides together with you: --with NAME",
-    "reconciler_is_executor": "somebody else decides: --as NAME",
-    "drain_by_executor": "somebody else stands for the drain: --as NAME",
+    "few_people": "say who decides together with you: --with NAME, or --with-key FILE under a trust file",
+    "reconciler_is_executor": "somebody else decides: --as NAME, or --key FILE under a trust file",
+    "drain_by_executor": "somebody else stands for the drain: --as NAME, or --key FILE under a trust file",
     "not_asked": "this receiver fences: a program asks it and passes its signed answer as `fence` to "
     "`EffectLedger.reconcile_not_executed`",
     "fence_instead": "this receiver fences: a program asks it and passes its signed answer as `fence` to "
@@ -33,7 +33,7 @@ _FIRST: Final = {
     "needs_fence_or_drain": "`arl effects doubt {id}`, then a drain and a look after it",
     "prepared_before": "it was prepared: `arl effects show {id}` says what leads on",
     "observable": "somebody has looked, or can: `arl effects show {id}` says what leads on",
-    "not_operator": "an operator records it (--role operator), or with --expired the clock",
+    "not_operator": "an operator records it (--role operator, or their --key), or with --expired the clock",
     "no_timer": f"this receiver checks no expiry, so no time is enough: {_DEAD}, once that is so",
     "nothing_to_drain": "`arl effects doubt {id}` first",
     "covers_too_little": "--covers every_executor, once that is so",
@@ -60,6 +60,7 @@ def hints_about(action: Action) -> Generator[None, None, None]:
 
 def print_done(asked: Asking, action_id: bytes, did: str, *, as_json: bool, **more: object) -> None:
     """Print what was done, where the action stands now, and what leads on. `more`: what JSON says besides."""
+    from agent_run_ledger.cli.effect_stores import warn
     from agent_run_ledger.cli.effects_json import action_json
     from agent_run_ledger.cli.effects_words import next_words, state_words
     from agent_run_ledger.cli.output import note, print_json, say
@@ -72,12 +73,14 @@ def print_done(asked: Asking, action_id: bytes, did: str, *, as_json: bool, **mo
     stored = reader.action(action_id)
     if stored is None:
         raise LookupError(action_id.hex())
-    one = waiting(reader, on_record(asked.store), stored)
+    one, unprotected = waiting(reader, on_record(asked.store), stored), asked.ledger.status().not_protected
     if as_json:
         setting = Setting(value=asked.db, source="--db")
-        print_json({"did": did, "asked_by": asked.json, **more, "action": action_json(one, setting)})
+        said = {"did": did, "asked_by": asked.json, **more, "not_protected": unprotected}
+        print_json({**said, "action": action_json(one, setting)})
         return
     note(f"asked by {asked.words}")
     say(f"{clean(one.action.action_key)} ({action_id.hex()}): {did}")
     say(f"it is {clean(state_words(one))}")
     say(f"next: {clean(next_words(one))}")
+    warn(unprotected)

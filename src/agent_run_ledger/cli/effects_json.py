@@ -10,7 +10,6 @@ from agent_run_ledger.cli.words import iso
 
 if TYPE_CHECKING:
     from agent_run_ledger.cli.settings import Setting
-    from agent_run_ledger.kernel.effects.action import Action
     from agent_run_ledger.kernel.effects.advice import Way
     from agent_run_ledger.kernel.effects.evidence import Drain, Observation
     from agent_run_ledger.ledger.effect_inbox import Waiting
@@ -50,7 +49,7 @@ def action_json(one: Waiting, store: Setting) -> dict[str, object]:
         "drain": _drain_json(action.drain),
         "observation": _look_json(action.observation),
         "evidence": [one.hex() for one in action.evidence],
-        "next": [_way_json(way, store, action) for way in one.ways],
+        "next": [_way_json(way, store, one) for way in one.ways],
     }
 
 
@@ -84,14 +83,14 @@ def _told_json(told: Told) -> dict[str, object]:
     }
 
 
-def _way_json(way: Way, store: Setting, action: Action) -> dict[str, object]:
+def _way_json(way: Way, store: Setting, one: Waiting) -> dict[str, object]:
     return {
         "step": str(way.step),
         "roles": sorted(map(str, way.roles)),
         "not_by": sorted(way.not_by),
         "refused": way.refused or None,
         "words": way.words,
-        "command": way_command(store, way, action),
+        "command": way_command(store, way, one),
     }
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_run_ledger.cli.effects_show import Named
-from agent_run_ledger.cli.options import Db, Json
-from agent_run_ledger.cli.who import As, As_role
+from agent_run_ledger.cli.options import ActionId, Db, Json, Key, PassphraseFile, Trust
+from agent_run_ledger.cli.who import As_program, As_role
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, Found, Observation
 from agent_run_ledger.kernel.effects.states import Role
@@ -41,29 +40,34 @@ _FRESH_BYTES = 16
 
 
 def observe(
-    action: Named,
+    action: ActionId,
     found: Saw = None,
     drain: Drained = None,
     covers: Whose = None,
     after: After = None,
     evidence: Proof = None,
-    name: As = None,
+    name: As_program = None,
     role: As_role = None,
+    key: Key = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """Record evidence, which decides nothing by itself: a look at the target, or that nothing more can arrive.
 
     It is the word of who says so. Look first, then record it; a look that comes before the drain shows that it
-    happened, never that it did not.
+    happened, never that it did not. Under a trust file a key says who that is; a look may also be that of a program
+    that has no keys there, by --as NAME, which nobody checks.
     """
     from agent_run_ledger.cli.effects_done import hints_about, print_done
-    from agent_run_ledger.cli.who import asking
+    from agent_run_ledger.cli.who import Said, asking
     from agent_run_ledger.ledger.effect_inbox import find_action
 
     _check(found, drain, covers, after)
     digest = None if evidence is None else _digest_of(evidence)
-    with asking(db, name, role, default=Role.RECONCILER) as asked:
+    said = Said(name=name, role=role, key=key, passphrase_file=passphrase_file)
+    with asking(db, trust, said, role=Role.RECONCILER, by_name=found is not None) as asked:
         row = find_action(asked.store, action).action
         evidence_id = _evidence_id(digest)
         piece: Observation | Drain

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from agent_run_ledger.cli.options import Db, Json
+from agent_run_ledger.cli.options import ActionId, Db, Json
 
 if TYPE_CHECKING:
     from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.effect_inbox import Waiting
     from agent_run_ledger.ledger.effect_story import Asked, Member, Story
 
-Named = Annotated[
-    str, typer.Argument(metavar="ACTION", help="The action's id, its first digits, or its key (the newest member).")
-]
 
-
-def show_effect(action: Named, db: Db = None, as_json: Json = False) -> None:
+def show_effect(action: ActionId, db: Db = None, as_json: Json = False) -> None:
     """Show a key's members, who did what when and by which evidence, the request, and what may be done next."""
     from agent_run_ledger.cli.copies import copy_json, note_copy
     from agent_run_ledger.cli.effects_json import member_json
@@ -110,7 +104,7 @@ def _print_ways(one: Waiting, setting: Setting) -> None:
         say(f"     {next_words(one)}")
     for way in one.ways:
         if way.open:
-            command = way_command(setting, way, one.action)
+            command = way_command(setting, way, one)
             say(f"     {clean(way_words(way))}" + (f": {command}" if command else ""))
     for way in one.ways:
         if not way.open:

@@ -45,7 +45,7 @@ _COMMANDS: Final[dict[Step, tuple[str, ...]]] = {
     Step.HAPPENED: ("effects", "reconcile", "--happened"),
     Step.DID_NOT_HAPPEN: ("effects", "reconcile", "--did-not-happen"),
     Step.NEVER_PREPARED: ("effects", "reconcile", "--never-prepared"),
-    Step.WRITE_OFF: ("effects", "reconcile", "--write-off", "--nobody-can-look", "--with", "NAME"),
+    Step.WRITE_OFF: ("effects", "reconcile", "--write-off", "--nobody-can-look"),
     Step.SUCCESSOR: ("actions", "successor"),
 }
 SHORT_DIGITS: Final = 13
@@ -147,16 +147,18 @@ def next_words(one: Waiting) -> str:
     return way_words(way)
 
 
-def way_command(store: Setting, way: Way, action: Action) -> str:
-    """Return the command line of a way, empty where no command does it."""
+def way_command(store: Setting, way: Way, one: Waiting) -> str:
+    """Return the command line of a way, empty where no command does it. Whose key it takes, it leaves to who types."""
     from agent_run_ledger.cli.next_steps import next_command
 
     words = _COMMANDS.get(way.step)
     if words is None:
         return ""
-    group, name, *options = words
+    action, (group, name, *options) = one.action, words
     if way.step is Step.LOOK and action.drain is not None:
         options += ["--after", short_evidence(action.drain.evidence_id)]
+    if way.step is Step.WRITE_OFF:
+        options += ["--with-key", "FILE"] if one.trusted else ["--with", "NAME"]
     return next_command(store, group, name, action.action_id.hex(), *options)
 
 

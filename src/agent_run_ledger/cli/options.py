@@ -29,5 +29,7 @@ PassphraseFile = Annotated[
     str | None,
     typer.Option("--passphrase-file", metavar="FILE", help="Where the key's passphrase stands [default: it is asked]."),
 ]
-ActionId = Annotated[str, typer.Argument(metavar="ID", help="The action: its key, its id, or how the id begins.")]
+ActionId = Annotated[
+    str, typer.Argument(metavar="ACTION", help="The action's id, its first digits, or its key (the newest member).")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -28,6 +28,7 @@ class Waiting:
     """One action of the inbox: since when it waits (see `ages.since_ms`), whether its worker fell silent, and its ways.
 
     `silent_ms`: when its worker's permit or window was over by every clock, None for one that is not stranded.
+    `trusted`: its ledger is under a trust file, so that keys say who decides.
     """
 
     action: Action
@@ -38,6 +39,7 @@ class Waiting:
     age_ms: int
     silent_ms: int | None
     ways: tuple[Way, ...]
+    trusted: bool
 
     @property
     def stranded(self) -> bool:
@@ -91,6 +93,7 @@ def waiting(reader: EffectReader, where: OnRecord, stored: StoredAction) -> Wait
         age_ms=max(0, now.latest_ms - since),
         silent_ms=deadline_ms(action) + bound_ms if is_stranded(action, now, bound_ms) else None,
         ways=ways(where.standing, members, action, now),
+        trusted=where.trusted,
     )
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agent_run_ledger.effects.engine import Settings
 from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
-from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.effects import LedgerState, Now, Standing
 from agent_run_ledger.kernel.effects.reading import read_time
-from agent_run_ledger.kernel.effects.record import transition_from
+from agent_run_ledger.ledger.effect_opening import standing_on_record
 from agent_run_ledger.ports import Store
 from agent_run_ledger.ports.effects import TimeSource
 from agent_run_ledger.store import SqliteStore
@@ -17,11 +15,15 @@ from agent_run_ledger.store import SqliteStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnRecord:
-    """Where a ledger stands and what time it is. `used`: it has had a transition; before, its settings are defaults."""
+    """Where a ledger stands and what time it is. `used`: it has had a transition; before, its settings are defaults.
+
+    `trusted`: it is under a trust file.
+    """
 
     standing: Standing
     now: Now
     used: bool
+    trusted: bool
 
 
 def on_record(store: Store, time: TimeSource | None = None) -> OnRecord:
@@ -30,16 +32,12 @@ def on_record(store: Store, time: TimeSource | None = None) -> OnRecord:
     Settings and kind of witness are those of the latest transition; whether that witness answers is not asked.
     Tampered("corrupt") where that transition's record cannot be read; Unavailable("no_time").
     """
-    reader = store.reader()
-    latest, (number, corrected_ms) = reader.effects.latest(), reader.effects.corrections()
-    try:
-        before = Standing(ledger_id=store.log_id) if latest is None else transition_from(latest.payload).ledger
-    except (ValueError, KeyError, TypeError) as error:
-        raise Tampered(f"the record of the latest transition cannot be read: {error}", code="corrupt") from error
+    reader, before = store.reader(), standing_on_record(store)
+    number, corrected_ms = reader.effects.corrections()
     reading = read_time(reader.effects.time_mark(), CheckedTime(time or SystemTime()).sample())
     state = LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
     standing = replace(
-        before,
+        before or Standing(ledger_id=store.log_id),
         ledger_id=store.log_id,
         opening=b"",
         state=LedgerState.RECOVERY if isinstance(store, SqliteStore) and store.is_copy else state,
@@ -47,15 +45,5 @@ def on_record(store: Store, time: TimeSource | None = None) -> OnRecord:
         corrections=number,
         corrected_ms=corrected_ms,
     )
-    return OnRecord(standing=standing, now=reading.now, used=latest is not None)
-
-
-def settings_on_record(store: Store) -> Settings:
-    """Return the settings of the latest transition: with less nobody may open the ledger."""
-    standing = on_record(store).standing
-    return Settings(
-        bound_ms=standing.bound_ms,
-        max_permit_ms=standing.max_permit_ms,
-        people_for_not_executed=standing.people_for_not_executed,
-        officers_needed=standing.officers_needed,
-    )
+    trusted = reader.effects.trust() is not None
+    return OnRecord(standing=standing, now=reading.now, used=before is not None, trusted=trusted)
