@@ -246,8 +246,8 @@ class Recorder:
 
     def _carried_out(self, name: str, arguments: Mapping[str, Any], act: Act) -> Any:
         """Carry out an effect, in the body of its step."""
-        tool = self._called(name)
-        return self.effects.told(tool, perform(self.effects.call(tool, arguments, act)))
+        called = self._called(name)
+        return self.effects.told(called, perform(self.effects.call(called, arguments, act)))
 
     def _asked_for(self, name: str, arguments: Mapping[str, Any]) -> EffectPending | None:
         """Ask for an effect that nobody has asked for, and return what it waits for; what is wrong, the call says."""

@@ -252,9 +252,8 @@ class Dispatcher:
 
 def _answer(report: Report) -> Answered | None:
     """Return the answer of which the body is there to be kept, and not longer than a kept one may be."""
-    if not isinstance(report, Answered) or len(report.body) > MAX_ANSWER_BYTES:
-        return None
-    return report if sha256(report.body).digest() == report.body_sha256 else None
+    whole = isinstance(report, Answered) and sha256(report.body).digest() == report.body_sha256
+    return report if whole and isinstance(report, Answered) and len(report.body) <= MAX_ANSWER_BYTES else None
 
 
 def lives(permit: Permit, asked: Sample, now: Sample) -> bool:
