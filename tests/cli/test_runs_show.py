@@ -67,7 +67,7 @@ def test_json_has_the_documented_shape(arl: Arl, store: Path) -> None:
     assert set(run) == {
         "run_id", "run_uid", "state", "reason", "live_attempt", "attempt", "generation", "created_at", "updated_at",
         "inputs", "kept_inputs", "erased", "policy", "max_parallel", "attempts", "decisions", "code_changed", "usage",
-        "steps", "forked_from", "forks", "copy", "kind", "calls", "parent", "children", "budgets",
+        "steps", "forked_from", "forks", "copy", "kind", "calls", "parent", "children", "budgets", "effects",
     }  # fmt: skip
     assert run["inputs"] == ["company"]
     assert [(attempt["attempt"], attempt["end"]) for attempt in run["attempts"]] == [(1, "died"), (2, "completed")]

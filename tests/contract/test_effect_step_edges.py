@@ -280,6 +280,35 @@ def test_asking_for_the_same_effect_again_and_again_is_a_loop() -> None:
         assert (at.sent, at.program("loops").state()) == (1, "quarantined")
 
 
+def test_the_quarantine_of_a_run_that_loops_with_an_effect_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agent_run_ledger.store.sqlite_writer import SqliteWriter
+
+    synced: list[bool] = []
+    real = SqliteWriter._set_sync
+
+    def noted(writer: Any, cursor: Any, sync: bool) -> None:
+        synced.append(sync)
+        real(writer, cursor, sync)
+
+    with desk() as at:
+        asked(at, 17)
+        at.program("first").run()
+
+        def run() -> None:
+            program = at.program("loops")
+            with program.ledger, program.ledger.run():
+                monkeypatch.setattr(SqliteWriter, "_set_sync", noted)
+                try:
+                    for _ in range(30):
+                        program.refund(17, 3_000)
+                finally:
+                    monkeypatch.setattr(SqliteWriter, "_set_sync", real)
+
+        with pytest.raises(LoopDetected):
+            run()
+        assert synced == [False] * (len(synced) - 1) + [True]
+
+
 # -- what is begun on the way out -----------------------------------------------------------------------------------
 
 

@@ -54,19 +54,19 @@ class ToolEffect:
         count: object = self.successors
         if type(count) is not int or not 0 <= count <= MAX_SUCCESSORS:
             raise _bad(f"successors is a whole number from 0 to {MAX_SUCCESSORS}")
-        seconds: object = self.wait_s
+        seconds = cast("object", self.wait_s)
         if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= MOST_WAIT_S:
             raise _bad(f"wait_s is a number of seconds, at most {MOST_WAIT_S:,}")
 
     def key_of(self, tool: str, arguments: Mapping[str, Any]) -> str:
         """Return the key of a call. Vetoed("bad_key") where its arguments make none: the agent may mend them."""
         try:
-            made: object = self.key(**arguments) if callable(self.key) else _filled(self.key, arguments)
+            made = self.key(**arguments) if callable(self.key) else _filled(self.key, arguments)
             check_text("the key of an effect", made)
         except (LedgerError, TypeError, ValueError, LookupError) as error:
             said = error.message if isinstance(error, LedgerError) else f"{type(error).__name__}: {error}"
             raise Vetoed(f"this call of {tool!r} names no effect: {said}", code="bad_key") from error
-        return cast("str", made)
+        return made
 
 
 AnyEffect = ToolEffect | Effect[Any]

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from contextvars import copy_context
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -81,11 +80,17 @@ async def beside_loop(work: Callable[[Act], T], act: ActAsync) -> T:
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
-    begun: list[Future[Any]] = []
+    begun: list[asyncio.Task[Any] | None] = []  # changed on the loop alone
+    over = False
+
+    async def begin(arguments: dict[str, Any]) -> Any:
+        begun.append(asyncio.current_task())
+        if over:
+            raise asyncio.CancelledError
+        return await act(arguments)
 
     def call(arguments: dict[str, Any]) -> Any:
-        begun.append(asyncio.run_coroutine_threadsafe(_awaited(act, arguments), loop))
-        return begun[-1].result()
+        return asyncio.run_coroutine_threadsafe(begin(arguments), loop).result()
 
     def live() -> None:
         try:
@@ -98,16 +103,14 @@ async def beside_loop(work: Callable[[Act], T], act: ActAsync) -> T:
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
-        for one in begun:
-            one.cancel()
+        over = True
+        for task in begun:
+            if task is not None:
+                task.cancel()
         await asyncio.wait([ended])
         if not ended.cancelled():
             ended.exception()  # seen: the cancellation says more
         raise
-
-
-async def _awaited(act: ActAsync, arguments: dict[str, Any]) -> Any:
-    return await act(arguments)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

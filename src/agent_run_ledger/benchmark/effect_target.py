@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from agent_run_ledger.benchmark.children import command
@@ -18,7 +18,7 @@ _LENGTH = b"content-length:"
 
 
 @contextmanager
-def target() -> Iterator[str]:
+def target() -> Generator[str]:
     """Keep such a process inside the block, and yield its URL."""
     with subprocess.Popen(command("effect_target"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Protocol
 
+from agent_run_ledger.effects.answers import MAX_ANSWER_BYTES
 from agent_run_ledger.effects.views import ActionView
 from agent_run_ledger.errors import LedgerError, Refused, Tampered, Uncertain
 from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
@@ -250,9 +251,10 @@ class Dispatcher:
 
 
 def _answer(report: Report) -> Answered | None:
-    """Return the answer of which the body is there to be kept."""
-    whole = isinstance(report, Answered) and sha256(report.body).digest() == report.body_sha256
-    return report if whole and isinstance(report, Answered) else None
+    """Return the answer of which the body is there to be kept, and not longer than a kept one may be."""
+    if not isinstance(report, Answered) or len(report.body) > MAX_ANSWER_BYTES:
+        return None
+    return report if sha256(report.body).digest() == report.body_sha256 else None
 
 
 def lives(permit: Permit, asked: Sample, now: Sample) -> bool:

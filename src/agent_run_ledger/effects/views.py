@@ -16,7 +16,6 @@ from agent_run_ledger.kernel.effects import (
     WitnessPolicy,
 )
 from agent_run_ledger.kernel.effects.evidence import Found
-from agent_run_ledger.kernel.effects.quick import quick_init
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
 
 CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
@@ -39,7 +38,6 @@ _NEXT: Final[Mapping[ActionState, tuple[Event, ...]]] = {
 }
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionView:
     """One member of a key. `status` is its state in words, `guarantee` what its receiver's class is good for,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, cast
 from weakref import WeakValueDictionary
 
+from agent_run_ledger.effects.answers import is_named_after
 from agent_run_ledger.effects.intents import Intent
 from agent_run_ledger.effects.probing import Doubts, Prober
 from agent_run_ledger.effects.trusting import SignedTrust
@@ -59,8 +60,8 @@ class EffectSettings:
 
     def __post_init__(self) -> None:
         """Misuse("bad_setting") for a window that is none."""
-        window = cast("object", self.window_s)
-        if not isinstance(window, int | float) or isinstance(window, bool) or not 0 < window <= 3_660 * DAY_S:
+        window: object = self.window_s
+        if type(window) not in (int, float) or not 0 < self.window_s <= 3_660 * DAY_S:
             raise Misuse(f"window_s is a number of seconds above 0, not {window!r:.40}", code="bad_setting")
 
 
@@ -138,7 +139,8 @@ class RunEffects:
         """See ports.effect_steps.Effects.result."""
         view = cast("ActionView", member)
         kept = {one.evidence_id: one for one in self._ledger.answers(view.action_id)}
-        answer = next((kept[name] for name in reversed(view.evidence) if name in kept), None)
+        said_so = (kept[name] for name in reversed(view.evidence) if name in kept)
+        answer = next((one for one in said_so if is_named_after(one, Found.EXECUTED)), None)  # no refusal before it
         return EffectResult(
             action_key=view.action_key,
             action_id=view.action_id.hex(),

@@ -33,8 +33,9 @@ log = logging.getLogger("agent_run_ledger")
 
 
 class Concluding:
-    """Guarantees: what a body returned is handed out only after it is committed and synced; the calls of tools are
-    judged one after the other, in the order in which they are recorded. `used` gets the records of results.
+    """Guarantees: what a body returned is handed out only after it is committed and synced, or is of an effect, whose
+    outcome was synced before; the calls of tools are judged one after the other, in the order in which they are
+    recorded. `used` gets the records of results.
     """
 
     def __init__(

@@ -231,15 +231,15 @@ class Journal:
     def commit(self, batch: Batch) -> Written:
         """Write one batch in one transaction.
 
-        It is synced where it holds how a call ended and nothing else says so, the run's end, or the start of a call
-        that may not run again.
+        It is synced where it holds how a call ended and nothing else says so, the run's end or QUARANTINE, or the start
+        of a call that may not run again.
         """
         self._attempt.hold(self._context.store)
         macs = [record_mac(item.record) for item in batch.concluded]
         reach("record.before")
         unsafe = any(not start.repeatable for start in batch.starts)
         ended = any(not item.started.kept_elsewhere for item in batch.concluded)
-        synced = ended or batch.end_state is not None or unsafe
+        synced = ended or batch.end_state is not None or batch.loop is not None or unsafe
         transact = self._context.store.transact if self.watch is None else self._timed
         written = transact(self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced)
         reach("record.after")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,11 +26,12 @@ from agent_run_ledger.store import open_sqlite
 
 DAY_MS: Final = 86_400_000
 _BYTES: Final = 16
+_APPROVERS: Final = ("ada", "dora")
 
 
 class People:
-    """Ada approves by policy `finance`, Ben looks after doubts, Cleo signs the trust file; each in their own process
-    in earnest, and here all in one, with keys that nobody keeps.
+    """Ada or Dora approves by policy `finance`, Ben looks after doubts, Cleo signs the trust file; each in their own
+    process in earnest, and here all in one, with keys that nobody keeps.
 
     `db_path`: the store, made with authority where there is none. `trust`: where the trust file is written, mode 0600,
     beside the store by default. `settings`: what a program's `RunLedger(effects=...)` takes.
@@ -41,23 +43,23 @@ class People:
         self.db_path = Path(db_path)
         self.trust = Path(trust) if trust is not None else self.db_path.with_suffix(".trust.json")
         self.settings = EffectSettings(trust=self.trust)
-        self._key = SigningKey.draw()
+        self._keys = {name: SigningKey.draw() for name in _APPROVERS}
         officer, now_ms = SigningKey.draw(), time.time_ns() // 1_000_000
         store = open_sqlite(self.db_path, create=True, authority=True)
         try:
-            made = _trust_file(store.log_id, self._key, officer, now_ms)
+            made = _trust_file(store.log_id, self._keys, officer, now_ms)
         finally:
             store.close()
         descriptor = os.open(self.trust, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(sign_trust(made, [officer]))
 
-    def grant(self, action_key: str) -> ActionView:
-        """Let Ada sign what was asked for last under a key."""
+    def grant(self, action_key: str, approver: str = "ada") -> ActionView:
+        """Let Ada, or Dora, sign what was asked for last under a key."""
         with self._effects() as effects:
             view, stored = self._last(effects, action_key)
-            statement = effects.statement(view.action_id, approver="ada", nonce=os.urandom(_BYTES))
-            signed = sign_approval(statement, self._key, request=stored, display=display(stored).encode())
+            statement = effects.statement(view.action_id, approver=approver, nonce=os.urandom(_BYTES))
+            signed = sign_approval(statement, self._keys[approver], request=stored, display=display(stored).encode())
             return effects.grant(signed)
 
     def reject(self, action_key: str) -> ActionView:
@@ -95,7 +97,7 @@ class People:
         return members[-1], effects.request(members[-1].action_id)
 
 
-def _trust_file(ledger_id: bytes, approver: SigningKey, officer: SigningKey, now_ms: int) -> TrustFile:
+def _trust_file(ledger_id: bytes, approvers: Mapping[str, SigningKey], officer: SigningKey, now_ms: int) -> TrustFile:
     def key(one: SigningKey) -> tuple[PublicKey, ...]:
         return (PublicKey(public=one.public, not_before_ms=now_ms - DAY_MS, not_after_ms=now_ms + 365 * DAY_MS),)
 
@@ -108,7 +110,7 @@ def _trust_file(ledger_id: bytes, approver: SigningKey, officer: SigningKey, now
         serial=1,
         officers_needed=1,
         principals=(
-            who("ada", Role.APPROVER, person, key(approver)),
+            *(who(name, Role.APPROVER, person, key(one)) for name, one in approvers.items()),
             who("ben", Role.RECONCILER, person, key(SigningKey.draw())),
             who("cleo", Role.OFFICER, person, key(officer)),
             who("agent", Role.REQUESTER, program),
@@ -119,7 +121,7 @@ def _trust_file(ledger_id: bytes, approver: SigningKey, officer: SigningKey, now
                 name=People.policy,
                 approvals_needed=1,
                 people_needed=1,
-                approvers=frozenset({"ada"}),
+                approvers=frozenset(approvers),
                 max_window_ms=DAY_MS,
             ),
         ),

@@ -268,7 +268,7 @@ def test_an_async_tool_runs_once_on_its_loop_and_cancelled_it_is_a_doubt(office:
     model = scripted(office.folder, calls(REFUND), "done")
 
     async def live(act: Any = None) -> Any:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(30):
             with RunLedger("ticket", office.people.db_path, effects=office.people.settings) as ledger:
                 async with ledger.run():
                     middleware = [ledger_middleware(effects={"refund": office.effect})]

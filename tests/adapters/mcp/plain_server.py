@@ -125,6 +125,9 @@ def answer(message: dict[str, Any]) -> None:
         else:
             say({"id": message_id, "result": {"tools": tools()[:3], "nextCursor": "3"}})
     elif method == "tools/call":
+        beside = sorted(params.keys() - {"name", "arguments", "_meta"})
+        if beside:
+            log(f"beside {' '.join(beside)}")
         call(message_id, params["name"], params.get("arguments") or {})
     elif method == "x/huge":
         say({"id": message_id, "result": {"x": "y" * int(params["bytes"])}})

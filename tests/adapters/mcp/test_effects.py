@@ -160,7 +160,7 @@ def test_what_is_sent_is_what_people_saw_and_nothing_beside_it(shop: Shop) -> No
         other = session.call("place_order", {"sku": "b"}, inputResponses={"x": 1})
         assert (meta_of(other)["state"], meta_of(other)["code"]) == ("denied", "not_one_message")
         session.end()
-    assert shop.sent == 1
+    assert (shop.sent, shop.place.lines("beside")) == (1, [])
     assert shop.people.members("order:b") == []
 
 

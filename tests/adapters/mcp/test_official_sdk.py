@@ -12,6 +12,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
+from agent_run_ledger.testing.people import People
 from tests.adapters.mcp.sessions import HERE, Place, meta_of
 from tests.adapters.offline import OFFLINE
 
@@ -213,3 +214,23 @@ def test_the_time_of_a_real_server_stands_still_in_a_restart(place: Place) -> No
     first = _use(place, use, server=server)
     assert "19:00" in first[1]
     assert _use(place, use, server=server) == first
+
+
+@ERAS
+def test_a_tool_that_is_an_effect_waits_for_people_and_is_called_once(place: Place, mode: str) -> None:
+    people = People(place.db)
+    policy = place.policy('[tools.report]\neffect = { key = "report:{steps}", approval = "finance" }\n')
+    options = ("--policy", policy, "--trust", str(people.trust))
+
+    async def use(client: Client) -> list[tuple[bool, str]]:
+        results = [await client.call_tool("report", {"steps": 2}) for _ in range(2)]
+        return [(bool(result.is_error), _text(result)) for result in results]
+
+    for is_error, text in _use(place, use, *options, mode=mode):
+        assert is_error
+        assert people.members("report:2")[-1].action_id.hex() in text
+    assert place.calls("report") == 0
+    people.grant("report:2")
+    for _ in range(2):
+        assert _use(place, use, *options, mode=mode) == [(False, "2 steps")] * 2
+    assert place.calls("report") == 1

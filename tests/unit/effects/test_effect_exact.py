@@ -1,28 +1,23 @@
-"""What passes for exact comes back from its record as it is; what is made quickly is made as `dataclasses` makes it."""
+"""What passes for exact comes back from its record as it is."""
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import FrozenInstanceError, dataclass, field, fields, make_dataclass, replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any
 
 import orjson
 import pytest
 
-from agent_run_ledger.effects.views import ActionView
-from agent_run_ledger.kernel.effects import Action, Approval, Event, Role, Standing, Terms
+from agent_run_ledger.kernel.effects import Event, Role
 from agent_run_ledger.kernel.effects.clock import CorrectClock
-from agent_run_ledger.kernel.effects.commands import BY_NAME, Actor, Claim, Command, HandOut, Outcome, Prepare
+from agent_run_ledger.kernel.effects.commands import BY_NAME, Actor, Claim, Command
 from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.exact import is_exact
 from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
-from agent_run_ledger.kernel.effects.quick import quick_init
 from tests.unit.effects import examples
 
 EXAMPLES = [examples.example(event).command for event in Event]
-QUICK = (Action, Approval, Standing, Terms, Claim, Prepare, HandOut, Outcome, ActionView)
-KEYWORDS = {"frozen": True, "slots": True, "kw_only": True}
 
 
 class Text(str):
@@ -106,50 +101,6 @@ def test_what_is_no_dataclass_is_not_exact(value: object) -> None:
     assert not is_exact(value)
 
 
-@pytest.mark.parametrize("kind", QUICK, ids=lambda kind: kind.__name__)
-def test_what_is_made_quickly_is_what_the_standard_library_makes(kind: Any) -> None:
-    twin = make_dataclass(
-        kind.__name__, [(one.name, Any, field(default=one.default)) for one in fields(kind)], **KEYWORDS
-    )
-    needed = {one.name: object() for one in fields(kind) if one.default is one.default_factory}
-    assert parameters(kind) == parameters(twin)
-    for arguments in (needed, {one.name: object() for one in fields(kind)}):
-        made, other = kind(**arguments), twin(**arguments)
-        assert [getattr(made, one.name) for one in fields(kind)] == [getattr(other, one.name) for one in fields(kind)]
-        with pytest.raises(FrozenInstanceError):
-            setattr(made, fields(kind)[0].name, None)
-    for wrong in ({**needed, "other": 1}, dict(list(needed.items())[1:])):
-        with pytest.raises(TypeError):
-            kind(**wrong)
-    with pytest.raises(TypeError):
-        kind(*needed.values())
-
-
-def test_what_a_quick_init_could_not_do_is_refused() -> None:
-    @dataclass(frozen=True, slots=True)
-    class Positional:
-        one: int
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Made:
-        one: list[int] = field(default_factory=list)
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Hidden:
-        one: int = field(default=1, init=False)
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Checked:
-        one: int
-
-        def __post_init__(self) -> None:
-            """Check."""
-
-    for kind in (Positional, Made, Hidden, Checked):
-        with pytest.raises(TypeError):
-            quick_init(kind)
-
-
 def variants(value: Any, odd: object) -> list[Any]:
     """The value with `odd` in the place of each part, and of each part of its parts."""
     found: list[Any] = []
@@ -178,7 +129,3 @@ def types_of(value: Any) -> Any:
     if isinstance(value, tuple):
         return type(value), [types_of(one) for one in value]
     return (type(value), {type(one) for one in value}) if isinstance(value, frozenset) else type(value)
-
-
-def parameters(kind: type) -> list[tuple[str, object, object]]:
-    return [(one.name, one.kind, one.default) for one in inspect.signature(kind).parameters.values()]

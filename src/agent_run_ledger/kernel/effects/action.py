@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_run_ledger.kernel.effects.evidence import Drain, Observation
-from agent_run_ledger.kernel.effects.quick import quick_init
 from agent_run_ledger.kernel.effects.states import (
     CLOSED,
     FIRST_EPOCH,
@@ -16,7 +15,6 @@ from agent_run_ledger.kernel.effects.states import (
 )
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What is to be done and under which conditions.
@@ -40,7 +38,6 @@ class Terms:
     preconditions: tuple[tuple[str, str], ...] = ()
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """One approval that counts: whose it is, in which epoch, of which authorisation instance, over which statement."""
@@ -52,7 +49,6 @@ class Approval:
     statement_sha256: bytes
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """One member of a key. Its claim's generation is above `floor`, and above that of every other member.
@@ -107,7 +103,6 @@ class Action:
         return own if self.fenced_mark is None else max(own, self.fenced_mark)
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """Where a ledger stands: what the rules need to know of it besides one key.

@@ -10,7 +10,6 @@ from typing import ClassVar, Final, TypeAlias, get_args
 from agent_run_ledger.kernel.effects.action import Now, Terms
 from agent_run_ledger.kernel.effects.approval import VerifiedApproval
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
-from agent_run_ledger.kernel.effects.quick import quick_init
 from agent_run_ledger.kernel.effects.states import Event, Role
 
 
@@ -75,7 +74,6 @@ class Approve(_OfAction):
     approval: VerifiedApproval
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(_OfAction):
     """Take an available action for one worker. The same `claim_key` of the same worker gives the record again."""
@@ -87,7 +85,6 @@ class Claim(_OfAction):
     request_sha256: bytes
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(_OfAction):
     """Write down the intention to dispatch; the permit is good for `permit_ms` milliseconds, or to the window's end."""
@@ -98,7 +95,6 @@ class Prepare(_OfAction):
     permit_ms: int
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOut(_OfAction):
     """Hand the permit out. `cosigned`: a checkpoint that covers the prepare leaf has its cosignature."""
@@ -109,7 +105,6 @@ class HandOut(_OfAction):
     cosigned: bool
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(_OfAction):
     """The executor's report of a success: the receiver's receipt, or its adapter's observation."""

@@ -74,25 +74,23 @@ def _each(values: Iterable[Any]) -> list[Any]:
 
 
 def _object_writer(kind: type[Any]) -> Convert:
-    """Return what writes the values of a dataclass: a function of its own fields, as `dataclasses` makes `__init__`.
+    """Return what writes the values of a dataclass. Nothing else is None, a truth or a word: there `is` decides."""
+    name_of_class, plain, writers = kind.__name__, _PLAIN, _WRITERS
+    members = [(name, default, _is_alone(default)) for name, default in _defaults(kind)]
 
-    It is written once for a class, so that no value is asked again which fields it has.
-    """
-    known: dict[str, Any] = {"plain": _PLAIN, "writers": _WRITERS, "same": _same}
-    lines = ["def write(value):", f"    tree = {{{KIND!r}: {kind.__name__!r}}}"]
-    for name, default in _defaults(kind):
-        lines.append(f"    held = value.{name}")
-        known[f"default_{name}"] = default
-        write = f"tree[{name!r}] = held if type(held) in plain else writers[type(held)](held)"
-        if default is MISSING:
-            lines.append(f"    {write}")
-        elif default is None or isinstance(default, bool | Enum):  # no other value is one of these
-            lines.append(f"    if held is not default_{name}: {write}")
-        else:
-            lines.append(f"    if held is not default_{name} and not same(held, default_{name}): {write}")
-    exec("\n".join([*lines, "    return tree"]), known)  # of names in classes of our own, never of data
-    written: Convert = known["write"]
-    return written
+    def write(value: Any) -> dict[str, Any]:
+        tree: dict[str, Any] = {KIND: name_of_class}
+        for name, default, is_alone in members:
+            held = getattr(value, name)
+            if held is not default and (is_alone or not _same(held, default)):
+                tree[name] = held if type(held) in plain else writers[type(held)](held)
+        return tree
+
+    return write
+
+
+def _is_alone(default: object) -> bool:
+    return default is None or default is MISSING or isinstance(default, bool | Enum)
 
 
 def _same(held: Any, default: Any) -> bool:
