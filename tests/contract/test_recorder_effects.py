@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,27 @@ def test_a_call_that_takes_no_arguments_is_not_made_with_others_than_its_own(des
     desk.people.grant(KEY)
     assert desk.live(make_with=None) == "done"
     assert desk.got == [ASKED]
+
+
+def _never_run() -> Any:
+    yield "it has done nothing"
+
+
+async def _never_awaited() -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("answer", [_never_run, _never_awaited])
+def test_what_has_not_run_is_no_evidence_that_it_did(desk: Desk, answer: Callable[[], Any]) -> None:
+    with pytest.raises(ApprovalPending):
+        desk.live()
+    desk.people.grant(KEY)
+    made = answer()
+    desk.answer = made
+    with pytest.raises(EffectInDoubt):
+        desk.live()
+    made.close()
+    assert desk.state is ActionState.UNRESOLVED
 
 
 @pytest.mark.parametrize("answer", [ValueError("reset"), NotDone({"isError": True})])

@@ -17,6 +17,7 @@ from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
 from agent_run_ledger.adapters.tool_target import Act, ActAsync, beside_loop
 from agent_run_ledger.codecs import NotFinite, value_digest
 from agent_run_ledger.errors import ApprovalPending, EffectPending, Misuse, Pending, Refused, Unstorable, Vetoed
+from agent_run_ledger.kernel.effects.request import Call
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.effect_calls import ask_for, perform
 from agent_run_ledger.runs.run import Run
@@ -418,7 +419,8 @@ def _only(arguments: Mapping[str, Any], make: Callable[[], Any]) -> Callable[[di
     """Return what makes a call with these arguments, and with no others."""
 
     def act(approved: dict[str, Any]) -> Any:
-        if approved != dict(arguments):
+        # As bytes: True is 1 to Python, and people approved one of them.
+        if Call.of("tool", approved).body != Call.of("tool", dict(arguments)).body:
             raise Misuse("other arguments were approved, and this framework's call takes none", code="other_arguments")
         return make()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import threading
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from agent_run_ledger.kernel.effects.report import Answered, Lost, NotSent, Repo
 from agent_run_ledger.kernel.effects.request import Call, Request
 from agent_run_ledger.kernel.effects.states import TargetClass
 from agent_run_ledger.ports.targets import Sending
+from agent_run_ledger.runs.effect_calls import LEFT
 
 Act = Callable[[dict[str, Any]], Any]
 ActAsync = Callable[[dict[str, Any]], Awaitable[Any]]
@@ -61,6 +63,8 @@ class CalledTool:
             return _answered(Found.UNKNOWN, said.answer)
         except Exception as error:
             return Lost(reason="raised", raised=type(error).__name__)
+        if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+            return Lost(reason="unfinished")  # it has done nothing yet, or not all
         return _answered(Found.EXECUTED, returned)
 
 
@@ -81,7 +85,7 @@ async def beside_loop(work: Callable[[Act], T], act: ActAsync) -> T:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
     begun: list[asyncio.Task[Any] | None] = []  # changed on the loop alone
-    over = False
+    over, left = False, threading.Event()
 
     async def begin(arguments: dict[str, Any]) -> Any:
         begun.append(asyncio.current_task())
@@ -99,11 +103,14 @@ async def beside_loop(work: Callable[[Act], T], act: ActAsync) -> T:
             _tell(loop, ended, None, error)
 
     # A thread of its own: one of the loop's few may be what the call itself waits for.
-    threading.Thread(target=copy_context().run, args=(live,), name="arl-effect", daemon=True).start()
+    context = copy_context()
+    context.run(LEFT.set, left)
+    threading.Thread(target=context.run, args=(live,), name="arl-effect", daemon=True).start()
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
         over = True
+        left.set()
         for task in begun:
             if task is not None:
                 task.cancel()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
@@ -16,9 +18,13 @@ from agent_run_ledger.kernel.effects.step_moves import Move, next_move
 from agent_run_ledger.ports.effect_steps import EffectMember, Effects, Probe, Wanted
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.frames import Frame
+from agent_run_ledger.runs.going_on import check_going_on
 
 POLL_S: Final = 0.25
 """How often a call that waits for a decision looks."""
+
+LEFT: Final[ContextVar[threading.Event | None]] = ContextVar("agent_run_ledger_left", default=None)
+"""What is set when the caller of the effects of this context goes away, None where each call has its own."""
 
 _WORKER: Final = "run"
 _MOST_MOVES: Final = 50
@@ -26,7 +32,10 @@ _MOST_MOVES: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectCall:
-    """A call of an effect within one attempt of a run. `place`: where it is noted which action it is about."""
+    """A call of an effect within one attempt of a run. `place`: where it is noted which action it is about.
+
+    `left` is set where its caller went away: then nothing new is asked for or sent.
+    """
 
     name: str
     wanted: Wanted
@@ -37,6 +46,7 @@ class EffectCall:
     probe: Probe | None
     successors: int
     wait_s: float
+    left: threading.Event = field(default_factory=lambda: LEFT.get() or threading.Event(), compare=False)
 
     @property
     def worker(self) -> str:
@@ -60,7 +70,8 @@ def perform(call: EffectCall) -> EffectResult:
     until = time.monotonic() + call.wait_s
     looked, unclear = False, None
     last: EffectMember | None = None
-    for _ in range(_MOST_MOVES):
+    moves = 0
+    while moves < _MOST_MOVES:
         members = _members(call, unclear)
         move = _next(call, members, looked=looked)
         if members:
@@ -73,16 +84,31 @@ def perform(call: EffectCall) -> EffectResult:
         if move in (Move.APPROVAL, Move.ELSEWHERE, Move.EVIDENCE):
             if time.monotonic() >= until:
                 raise _waits(call, members[-1], move)
-            time.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
+            call.left.wait(min(POLL_S, max(0.0, until - time.monotonic())))
+            _check_wanted(call)
             looked = False
             continue
+        moves += 1
         looked = looked or move is Move.LOOK
+        if move in _ACTS:
+            _check_wanted(call)
         unclear = _done(call, members, move)
         reach("effect_step.moved")
     raise EffectPending(
         f"effect {call.name!r}: its action changed {_MOST_MOVES} times while it was carried out",
         **({} if last is None else _names(last)),
     )
+
+
+_ACTS: Final = frozenset({Move.PROPOSE, Move.SUCCEED, Move.DISPATCH})
+"""What is done only while the run goes on: a doubt and a look are for the record, also of a run that was stopped."""
+
+
+def _check_wanted(call: EffectCall) -> None:
+    """Raise where nobody waits any more: the run was stopped or left, or the call was cancelled. Nothing was sent."""
+    if call.left.is_set():
+        raise EffectPending(f"effect {call.name!r}: its caller went away", code="effect_left")
+    check_going_on(call.place)
 
 
 def ask_for(call: EffectCall) -> ApprovalPending | None:

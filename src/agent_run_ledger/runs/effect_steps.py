@@ -108,8 +108,13 @@ class Effect(Step[P, EffectResult]):
 
     async def _aperform(self, *args: Any, **kwargs: Any) -> EffectResult:
         request = self._checked(await self.builds(*args, **kwargs))
-        # A thread of its own: cancelled, it goes on to the record, and the next call asks what became of it.
-        return await asyncio.to_thread(perform, self._asked(args, kwargs, request))
+        call = self._asked(args, kwargs, request)
+        try:
+            # In a thread: cancelled, it goes on to the record of what it sent, and the next call finds it there.
+            return await asyncio.to_thread(perform, call)
+        except asyncio.CancelledError:
+            call.left.set()
+            raise
 
     def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any], request: Request | Call) -> EffectCall:
         return effect_call(

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, cast
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import Pending, Unavailable, Unstorable
+from agent_run_ledger.errors import ApprovalPending, EffectPending, Pending, Refused, Unavailable, Unstorable
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.scopes import enclosing_call
 from agent_run_ledger.ports import RecordKey, RunRow, Store, StoredRecord
@@ -83,11 +83,11 @@ class History:
         self._errors: dict[CallKey, _Error] = {}
         self._unknown: dict[CallKey, _Unknown] = {}
         self._begun: set[CallKey] = set()
+        self._left: set[CallKey] = set()
         self._taken: dict[CallKey, int] = {}
         self._gone: dict[tuple[bytes, str, int], StoredRecord] = {}
         self._later: Later | None = None
         self._live: dict[bytes, dict[CallKey, RecordKey]] = {}
-        self._left_with: int | None = None
         if row is not None:
             self._read(row)
 
@@ -105,9 +105,11 @@ class History:
         """Return what to do with a call.
 
         `repeatable`: whether it may run twice. `shared`: whether calls with this key are one call. `complete`: the
-        run is completed, so that an error is given again in any case. `beside`: see `Later.than`. `before`: the agent
-        went on from an error only where it began something before that record, and not from the one with which the
-        run was left. Before a body runs, `recorded.check_the_others` is to be called.
+        run is completed, so that an error is given again in any case. `beside`: see `Later.than`. `before`, for what
+        is on record elsewhere too: the agent went on from an error only where it began something before that record,
+        and from none that says that the call waits. Before a body runs, `recorded.check_the_others` is to be called.
+
+        Refused("was_repeatable"): the call may not run twice, and was begun as one that may: nobody knows how it ended.
         """
         key = identity.key
         unknown = self._unknown.get(key)
@@ -125,8 +127,10 @@ class History:
                 raise erased(self._store, gone)
             if complete and key in self._taken:
                 return Found(Fate.PART, record_id=self._taken[key])
+            if not repeatable and not complete and key in self._left:
+                raise _was_repeatable(identity.name)
             return Found(Fate.RUN)
-        if before is not None and not complete and error.record_id == self._waited_for():
+        if before is not None and not complete and self._waits(error):
             return Found(Fate.RUN, record_id=error.record_id)
         may_repeat = repeatable or self._did_nothing(error)
         again = complete or not may_repeat or self.handled(key, error.record_id, before=before, beside=beside)
@@ -202,12 +206,15 @@ class History:
             self._begun.add(key)
             if record.kind is not RecordKind.ABANDONED:
                 self._errors[key] = _Error(stored.record_id, record.kind)
+                self._left.discard(key)
                 continue
             self._errors.pop(key, None)  # it was tried again since
             self._taken.pop(key, None)
             if record.value_sha256:
                 self._taken[key] = stored.record_id
-            if is_unknown(record):
+            if not is_unknown(record):
+                self._left.add(key)
+            else:
                 check_against_leaf(self._store, stored)
                 self._unknown[key] = _Unknown(stored.record_id)
 
@@ -265,31 +272,33 @@ class History:
             self._keyed[key] = hit
         return hit
 
-    def _waited_for(self) -> int:
-        """Return the record of the call with which the latest attempt that ended was left waiting, 0 for none.
-
-        What it began after it, it began on its way out: to say that it waits, for instance.
-        """
-        if self._left_with is None:
-            ends = () if self._row is None else self._store.reader().records(self._row.row_id, kinds=(RecordKind.END,))
-            last, self._left_with = max(ends, key=lambda end: end.record_id, default=None), 0
-            if last is not None and not last.erased:
-                check_against_leaf(self._store, last)
-                content = codecs.unpack(last.record.encoding, last.record.payload)
-                said = cast("dict[str, Any]", content).get("waits_for") if isinstance(content, dict) else None
-                self._left_with = said if type(said) is int else 0
-        return self._left_with
+    def _waits(self, error: _Error) -> bool:
+        """Return whether the error of a call says that it waits: what it waits for may have come since."""
+        return error.kind is RecordKind.ERROR and isinstance(self.error(error.record_id)[0], Pending)
 
     def _did_nothing(self, error: _Error) -> bool:
         """Return whether the error of a call says that nothing happened: ours of these two kinds say so.
 
-        Not where the body had called steps: then it may be an error of theirs, and the body may have done something.
+        Not one that says that an effect is in doubt, or that somebody else is at it. Not where the body had called
+        steps: then it may be an error of theirs, and the body may have done something.
         """
         if error.kind is not RecordKind.ERROR or detail_of(self._store.reader().record(error.record_id).record).get(
             CALLED
         ):
             return False
-        return isinstance(self.error(error.record_id)[0], Pending | Unavailable)
+        said = self.error(error.record_id)[0]
+        if isinstance(said, EffectPending):
+            return isinstance(said, ApprovalPending)
+        return isinstance(said, Pending | Unavailable)
+
+
+def _was_repeatable(name: str) -> Refused:
+    return Refused(
+        f"a call of {name!r} was begun as one that may run twice, and now it is declared as one that may not: nobody "
+        "knows how it ended",
+        code="was_repeatable",
+        hint="declare it as it was (safe=True, or as an effect), or look what became of it and use a new run",
+    )
 
 
 def _exception(record: Record) -> Exception:

@@ -20,17 +20,18 @@ def stopped(run_id: str, written: Written) -> LedgerError | None:
     not run. Where only a run above was stopped (`written.above`), the attempt still has its own end to record.
     """
     if written.state in STOPPED:
-        return _error(f"run {run_id!r}", written.state, written.reason)
+        return stopped_error(f"run {run_id!r}", written.state, written.reason)
     if written.above is not None:
         return _said_of(run_id, written.above)
     return None
 
 
 def _said_of(run_id: str, above: Above) -> LedgerError:
-    return _error(f"run {above.run_id!r}, which run {run_id!r} is part of,", above.state, above.reason)
+    return stopped_error(f"run {above.run_id!r}, which run {run_id!r} is part of,", above.state, above.reason)
 
 
-def _error(run: str, state: RunState, reason: str) -> LedgerError:
+def stopped_error(run: str, state: RunState, reason: str) -> LedgerError:
+    """Return the error for a run that is in this state for this reason; `run` names it in a sentence."""
     if is_for_budget(reason):
         hint = f"{way_on(reason, 'arl runs release')}; {_KEPT}"
         return BudgetExceeded(f"{run} was stopped by its {reason}", hint=hint)

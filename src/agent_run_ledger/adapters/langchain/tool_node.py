@@ -127,8 +127,6 @@ _STATES: Final[dict[type[EffectPending], str]] = {ApprovalPending: "pending", Ef
 
 def _with(request: ToolCallRequest, approved: dict[str, Any]) -> ToolCallRequest:
     """Return the request for a call with the arguments that were approved."""
-    if approved == request.tool_call["args"]:
-        return request
     return request.override(tool_call={**request.tool_call, "args": approved})
 
 

@@ -165,7 +165,7 @@ async def _invoked(
         return _plain_output(output)
 
     async def make_with(approved: dict[str, Any]) -> Any:
-        said = arguments if approved == asked else json.dumps(approved, ensure_ascii=False)
+        said = json.dumps(approved, ensure_ascii=False)  # not what the model wrote: it may name a thing twice
         return _plain_output(await invoke_function_tool(function_tool=body, context=context, arguments=said))
 
     asked = _arguments(arguments)
