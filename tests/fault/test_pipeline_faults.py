@@ -104,7 +104,7 @@ def _recorded_in_the_run(workdir: Path) -> set[str]:
 def test_a_small_file_system_that_is_full_and_then_grows(tmp_path: Path) -> None:
     place = tmp_path / "small"
     place.mkdir()
-    if os.geteuid() != 0 or _mount(place, "size=400k").returncode != 0:
+    if os.geteuid() != 0 or _mount(place, "size=480k").returncode != 0:
         pytest.skip("no permission to mount")
     try:
         full = run_scenario(f"{PROGRAM}:bulky", place)

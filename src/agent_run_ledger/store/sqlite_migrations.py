@@ -40,7 +40,7 @@ def check_schema(connection: Connection, location: str, version: int) -> None:
     q = statements(QUERIES_FILE)
     found = {name: text for _, name, text in connection.execute(q["select_schema"]).fetchall()}
     expected = expected_schema(version)
-    for name in sorted(expected.keys() | found.keys()):
+    for name in sorted(expected.keys() | found.keys(), key=repr):  # a damaged name may be no text
         if expected.get(name) != found.get(name):
             raise _changed(location, f"{name} is not as version {version} of the schema has it")
     if version >= FIRST_WITH_HASHES:
