@@ -148,6 +148,17 @@ def test_on_a_terminal_it_is_drawn_in_place_and_the_cursor_comes_back(live: Held
     assert said.rstrip().endswith(b"\x1b[?25h")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Children can be interrupted, also where this process was started with SIGINT ignored, as with `&` in a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_ctrl_c_ends_it_cleanly_and_the_run_goes_on(live: Held, form: tuple[str, ...]) -> None:
     with watching("held", "--db", live.db, *form) as watch:

@@ -81,9 +81,32 @@ def false_way(place: Place) -> Opaque:
     return Opaque().calling("append", lambda n: "done")
 
 
+def no_credential(n: int) -> None:
+    raise PermissionError("the credential is wrong")
+
+
+def never_way(place: Place) -> Opaque:
+    """It never does anything."""
+    return Opaque().calling("append", no_credential)
+
+
+def twice_way(place: Place) -> Opaque:
+    """It always does it twice."""
+
+    def append(n: int) -> None:
+        with (place.folder / "lines").open("a", encoding="utf-8") as lines:
+            lines.write(f"{n}\n{n}\n")
+
+    return Opaque().calling("append", append)
+
+
 GOOD = EffectCase(target=appending, request=request, count=count, probe=probe, points=("half", "never"))
 SILENT = replace(GOOD, probe=None)
 FALSE = replace(GOOD, target=false_way)
+NEVER = replace(GOOD, target=never_way)
+NEVER_SILENT = replace(NEVER, probe=None)
+NEVER_INVENTED = replace(NEVER, probe=lambda place, number: Found.EXECUTED)
+ALWAYS_TWICE = replace(GOOD, target=twice_way)
 ALWAYS_ONE = replace(GOOD, count=returning(1))
 NO_COUNT = replace(GOOD, count=returning(None))
 BYPASS = replace(GOOD, start=elsewhere)

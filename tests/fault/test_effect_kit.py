@@ -109,9 +109,27 @@ def test_without_a_probe_a_doubt_waits_for_a_person() -> None:
     assert report.ok
 
 
-def test_a_tool_that_says_it_did_what_it_did_not_is_caught() -> None:
-    report = run_kit(f"{CASES}:FALSE", only=["plain"])
-    assert (report.shown, report.ok, report.rows[0].times) == (Guarantee.NONE, False, "never")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("NEVER", "it happened never and is not_executed on record (lost: PermissionError"),
+        ("NEVER_SILENT", "it happened never and is unresolved on record (lost: PermissionError"),
+        ("NEVER_INVENTED", "it happened never and is succeeded on record (lost: PermissionError"),
+        ("FALSE", "it happened never and is succeeded on record (returned)"),
+        ("ALWAYS_TWICE", "it happened TWICE and is succeeded on record (returned)"),
+    ],
+)
+def test_a_tool_that_does_not_do_it_once_where_nothing_goes_wrong_is_refused(name: str, words: str) -> None:
+    with pytest.raises(Misuse) as found:
+        run_kit(f"{CASES}:{name}", only=["plain"])
+    assert told(found).startswith("bad_case: ")
+    assert words in told(found)
+
+
+def test_a_tool_that_never_does_anything_has_no_guarantee() -> None:
+    with pytest.raises(Misuse, match="it happened never") as found:
+        assert_guarantee(f"{CASES}:NEVER_SILENT", Guarantee.I, quick=True)
+    assert found.value.code == "bad_case"
 
 
 def test_a_way_that_says_it_remembers_is_not_believed() -> None:

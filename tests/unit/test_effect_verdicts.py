@@ -76,6 +76,42 @@ def test_what_was_not_played_is_not_shown(missing: str) -> None:
     assert shown_by(()) is NONE
 
 
+@pytest.mark.parametrize("missing", sorted(MUST_BE_SEEN))
+def test_played_is_only_where_it_happened(missing: str) -> None:
+    idle = [replace(one, effects=0, state="unresolved") if one.name == missing else one for one in GOOD]
+    seen = report(*idle)
+    assert (seen.shown, seen.ok) == (N, False)
+    assert f"nobody can say that it remembers: not played: {missing}" in seen.findings
+    assert f"it never happened, so nothing is shown by: {missing.upper()}" in seen.findings
+
+
+@pytest.mark.parametrize(("state", "said"), [("unresolved", "open"), ("not_executed", "shows nothing")])
+def test_a_tool_that_never_does_anything_is_shown_to_be_nothing(state: str, said: str) -> None:
+    rows = [replace(one, effects=0, state=state, seen=0 if one.seen else None) for one in GOOD]
+    for claimed in (N, I):
+        seen = report(*rows, claimed=claimed)
+        assert (seen.shown, seen.ok) == (NONE, False)
+        assert {seen.judged(one) for one in rows} == {said}
+    assert shown_by([*rows[:2], TWICE, COPY]) is NONE
+    assert shown_by([PLAIN, *rows[1:2], TWICE, COPY]) is I
+
+
+@pytest.mark.parametrize(
+    ("more", "works"),
+    [
+        ({}, True),
+        ({"effects": 0}, False),
+        ({"effects": 2}, False),
+        ({"effects": None}, False),
+        ({"state": "unresolved"}, False),
+        ({"state": "not_executed"}, False),
+        ({"ran": Ran.BROKEN}, False),
+    ],
+)
+def test_where_nothing_goes_wrong_it_is_done_once_and_on_record(more: dict[str, Any], works: bool) -> None:
+    assert replace(PLAIN, **more).works is works
+
+
 def test_a_scenario_without_a_meaning_takes_nothing_away_and_is_named() -> None:
     restarted = row("restarted_target", Promise.REMEMBERS, ran=Ran.SKIPPED, effects=None, state="")
     seen = report(*GOOD, restarted)

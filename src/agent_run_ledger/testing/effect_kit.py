@@ -72,7 +72,8 @@ def run_kit(
     kit has the same number.
 
     Misuse: kit_in_kit, where the module of the case runs the kit when it is imported; output_exists, for a folder that
-    is there; bad_case, for a case that does not work even where nothing goes wrong; bad_scenario, for an unknown name;
+    is there; bad_case, for a case that does not work even where nothing goes wrong (it must happen once and be on
+    record as done); bad_scenario, for an unknown name;
     class_not_judged, for a target that says it checks permits or fences: the kit cannot ask a receiver.
     """
     if SCENE_VARIABLE in os.environ:
@@ -121,6 +122,13 @@ class _Kit:
         if plain.ran is not Ran.YES:
             raise Misuse(
                 f"{self._reference} does not work even where nothing goes wrong: {plain.words}", code="bad_case"
+            )
+        if not plain.works:
+            raise Misuse(
+                f"{self._reference} does not work even where nothing goes wrong: it happened {plain.times} and is "
+                f"{plain.state} on record ({plain.words})",
+                code="bad_case",
+                hint="the tool must do it once: is the service up, the credential right, does `count` look there?",
             )
         reached = cast("Mapping[str, int]", told["reached"])
         names = only or (

@@ -107,6 +107,16 @@ class Row:
         return self.ran is Ran.YES and self.by_the_tool <= 1 and not self.falsely_done
 
     @property
+    def shows(self) -> bool:
+        """Whether it says anything of the tool: something happened, or went wrong. What never happens shows nothing."""
+        return self.ran is Ran.BROKEN or (self.ran is Ran.YES and (bool(self.effects) or not self.holds))
+
+    @property
+    def works(self) -> bool:
+        """Whether it ended as it must where nothing goes wrong: done once, and on record as done."""
+        return self.ran is Ran.YES and self.effects == 1 and self.state == "succeeded"
+
+    @property
     def times(self) -> str:
         """How often it happened, in words."""
         if self.effects is None:
@@ -123,17 +133,18 @@ def row_from(told: dict[str, Any]) -> Row:
 
 def shown_by(rows: Sequence[Row]) -> Guarantee:
     """Return the strongest class that what was seen supports: what was not seen is not shown."""
-    ran = [row for row in rows if row.ran is not Ran.SKIPPED]
-    if not ran or any(not row.holds for row in ran if row.promise is Promise.PLAIN):
+    shows = [row for row in rows if row.shows]
+    plain = [row.holds for row in shows if row.promise is Promise.PLAIN]
+    if not plain or not all(plain):
         return Guarantee.NONE
-    if any(not row.holds for row in ran if row.promise is Promise.REMEMBERS):
+    if any(not row.holds for row in shows if row.promise is Promise.REMEMBERS):
         return Guarantee.N
-    return Guarantee.N if _not_played(ran) else Guarantee.I
+    return Guarantee.N if _not_played(shows) else Guarantee.I
 
 
 def _not_played(rows: Sequence[Row]) -> list[str]:
-    """Return which scenarios are missing for anybody to say that a target remembers."""
-    return sorted(MUST_BE_SEEN - {row.name for row in rows if row.ran is Ran.YES})
+    """Return which scenarios are missing for anybody to say that a target remembers: played is where it happened."""
+    return sorted(MUST_BE_SEEN - {row.name for row in rows if row.ran is Ran.YES and row.effects})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +194,9 @@ class KitReport:
             return "BROKEN" if self.claimed in PROMISED[row.promise] else "UNSAFE, expected"
         if row.probe is Probe.INVENTS:
             return "THE PROBE LIES"
-        return "open" if row.state == "unresolved" else "holds"
+        if row.state == "unresolved":
+            return "open"
+        return "holds" if row.shows else "shows nothing"
 
     @property
     def verdict(self) -> str:
@@ -252,6 +265,8 @@ def _findings(report: KitReport) -> list[str]:
     unseen = [row for row in rows if row.ran is Ran.SKIPPED and row.promise is Promise.REMEMBERS]
     if shown is Guarantee.I and unseen:
         said.append(f"not seen: {_titles(unseen)}")
+    if idle := [row for row in rows if row.ran is Ran.YES and not row.shows]:
+        said.append(f"it never happened, so nothing is shown by: {_titles(idle)}")
     if open_rows := [row for row in rows if row.ran is Ran.YES and row.state == "unresolved"]:
         said.append(f"nobody could say what became of it, so it waits for a person: {_titles(open_rows)}")
     if report.partial:
