@@ -133,7 +133,8 @@ def way_words(way: Way) -> str:
 
 def worker_goes_on(one: Waiting) -> bool:
     """Return whether a worker has the action and nothing says that anybody else should act."""
-    decided = one.ways[0].step in (Step.HAPPENED, Step.DID_NOT_HAPPEN) and one.ways[0].open
+    first = next(iter(one.ways), None)
+    decided = first is not None and first.open and first.step in (Step.HAPPENED, Step.DID_NOT_HAPPEN)
     return one.action.state in HELD and not one.stranded and not decided
 
 
