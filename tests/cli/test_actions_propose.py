@@ -106,6 +106,19 @@ def test_the_same_bytes_are_the_same_action_and_others_are_refused(effects: Effe
     assert (ended.code, ended.error["code"]) == (1, "key_taken")
 
 
+def test_what_is_on_record_already_is_said_to_be_and_keeps_its_terms(
+    effects: Effects, ask: Ask, arl: Arl, tmp_path: Path
+) -> None:
+    file = described(tmp_path, method="POST", path="/refunds", json={"n": 1})
+    assert ask("propose", file, "--key", "k", *TERMS).json["did"] == "on record as proposed"
+    before = effects.leaves()
+    again = ask("propose", file, "--key", "k", *TERMS, "--approvals", "2").json
+    assert again["did"] == "already on record, with the terms of its first proposal; nothing was added"
+    assert (again["action"]["approvals_needed"], effects.leaves()) == (1, before)
+    said = arl("actions", "propose", file, "--key", "k", *TERMS, "--db", effects.path).out
+    assert said.splitlines()[0].endswith(": " + again["did"])
+
+
 @pytest.mark.parametrize(
     "held",
     [

@@ -37,9 +37,20 @@ def test_the_list_is_what_waits_the_oldest_first(arl: Arl, desk: Path) -> None:
     assert [one["action_key"] for one in listed["waiting"]] == ["refund:0", "refund:2", "refund:3"]
     assert listed["more"] is False
     lines = [line for line in arl("approvals", "list", "--db", desk).out.splitlines() if "refund:" in line]
-    assert [line.split()[0] for line in lines] == [views[at].action_id.hex() for at in (0, 2, 3)]
+    assert [line.split()[0] for line in lines] == [views[at].action_id.hex()[:13] for at in (0, 2, 3)]
     some = arl("approvals", "list", "--limit", "2", "--db", desk, "--json").json
     assert (len(some["waiting"]), some["more"]) == (2, True)
+
+
+def test_an_id_of_the_list_stays_in_one_piece_on_a_narrow_terminal(
+    arl: Arl, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    view = propose(desk, "refund:17")
+    listed = arl("approvals", "list", "--db", desk)
+    (named,) = [word for word in listed.out.split() if view.action_id.hex().startswith(word) and len(word) > 2]
+    assert arl("approvals", "show", named, "--db", desk).code == 0
+    assert f"arl approvals show {view.action_id.hex()} --db {desk}" in listed.err
 
 
 def test_every_status_line_says_what_a_local_trust_file_does_not_protect(arl: Arl, desk: Path) -> None:

@@ -73,12 +73,21 @@ def test_what_happened_is_decided_by_a_second_principal_on_what_was_seen(effects
     view = effects.doubted("refund:1")
     error = refused(ask("reconcile", "refund:1", "--happened", "--as", "cat"), "not_seen")
     assert f"arl effects observe {view.action_id.hex()} --found executed" in error["hint"]
-    assert ask("observe", "refund:1", "--found", "executed", "--as", "payer", "--role", "executor").code == 0
+    seen = ask("observe", "refund:1", "--found", "executed", "--yes", "--as", "payer", "--role", "executor")
+    assert seen.code == 0
     refused(ask("reconcile", "refund:1", "--happened", "--as", "payer"), "reconciler_is_executor")
     refused(ask("reconcile", "refund:1", "--did-not-happen", "--as", "cat"), "seen_executed")
     refused(ask("observe", "refund:1", "--found", "nothing", "--as", "cat"), "contradicted")
     assert ask("reconcile", "refund:1", "--happened", "--as", "cat").json["action"]["state"] == "succeeded"
     assert state(effects, view) is ActionState.SUCCEEDED
+
+
+def test_that_it_was_executed_is_asked_about(effects: Effects, ask: Ask) -> None:
+    effects.doubted("refund:1")
+    before = effects.leaves()
+    error = refused(ask("observe", "refund:1", "--found", "executed", "--as", "cat"), "not_confirmed")
+    assert (error["hint"], effects.leaves()) == ("give --yes", before)
+    assert ask("observe", "refund:1", "--found", "executed", "--yes", "--as", "cat").code == 0
 
 
 def test_what_nobody_can_tell_is_no_success(effects: Effects, ask: Ask) -> None:

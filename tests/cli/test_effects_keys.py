@@ -84,6 +84,7 @@ DECISIONS = (
     ("doubt", "refund:1", "--expired"),
     ("expire", "refund:1"),
     ("observe", "refund:1", "--drain", "path-dead", "--covers", "worker"),
+    ("observe", "refund:1", "--found", "executed", "--yes"),
     ("reconcile", "refund:1", "--did-not-happen"),
     ("reconcile", "refund:1", "--happened"),
     ("reconcile", "refund:1", "--never-prepared"),
@@ -110,11 +111,14 @@ def test_a_key_decides_only_what_its_roles_may_and_while_it_counts(
 ) -> None:
     effects.doubted("refund:1") if words[0] == "reconcile" else effects.claimed("refund:1")
     if "--happened" in words:
-        assert ask("observe", "refund:1", "--found", "executed", "--as", "payer").code == 0
+        assert ask("observe", "refund:1", "--found", "executed", "--yes", "--key", effects.key("cat")).code == 0
     before = effects.leaves()
     for name, code in (("rita", "wrong_role"), ("nobody", "other_key"), ("late", "key_expired")):
         refused(ask(*words, "--key", effects.key(name)), code)
     assert effects.leaves() == before
+
+
+EXECUTED = ("observe", "refund:1", "--found", "executed", "--yes")
 
 
 def test_an_operators_doubt_is_no_reconcilers(effects: Trusted, ask: Ask) -> None:
@@ -142,9 +146,20 @@ def test_a_program_without_keys_may_look_by_name_and_nobody_else(effects: Truste
     assert effects.leaves() == before
 
 
+def test_a_program_by_name_cannot_say_that_it_was_executed(effects: Trusted, ask: Ask) -> None:
+    effects.doubted("refund:1")
+    before = effects.leaves()
+    for name in ("payer", "watcher"):
+        assert "--key FILE" in refused(ask(*EXECUTED, "--as", name), KEY_NEEDED)["hint"]
+    assert effects.leaves() == before
+    assert ask("reconcile", "refund:1", "--did-not-happen", "--key", effects.key("cat")).error["code"] == "no_drain"
+    assert ask(*EXECUTED, "--key", effects.key("cat")).json["asked_by"]["checked"] is True
+
+
 def test_a_program_by_name_settles_nothing(effects: Trusted, ask: Ask) -> None:
     effects.doubted("refund:1")
-    assert ask("observe", "refund:1", "--found", "executed", "--as", "payer").code == 0
+    assert ask("observe", "refund:1", "--found", "nothing", "--as", "payer").code == 0
+    assert ask("observe", "refund:1", "--found", "executed", "--yes", "--key", effects.key("cat")).code == 0
     refused(ask("reconcile", "refund:1", "--happened", "--as", "watcher"), KEY_NEEDED)
     done = ask("reconcile", "refund:1", "--happened", "--key", effects.key("bot"))
     assert done.json["action"]["state"] == "succeeded"

@@ -26,7 +26,8 @@ def test_one_step_makes_all_that_a_laptop_needs(arl: Arl, db: Path) -> None:
     done = arl("init", "--local", "--name", "ann", "--db", db)
     assert done.code == 0, done.err
     names = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder(db).iterdir()}
-    assert names == {"approver.pem": 0o600, "operator.pem": 0o600, "trust.json": 0o600}
+    assert names == {"approver.pem": 0o600, "operator.pem": 0o600, "trust.json": 0o600, ".gitignore": 0o600}
+    assert (folder(db) / ".gitignore").read_text() == "*\n"
     assert stat.S_IMODE(folder(db).stat().st_mode) == 0o700
     assert not [path for path in db.parent.iterdir() if path.name.endswith(".tmp")]
     authority = find_authority(db)
@@ -85,6 +86,32 @@ def test_a_folder_that_was_lost_is_not_made_anew(arl: Arl, db: Path) -> None:
     refused = arl("init", "--local", "--name", "ann", "--db", db, "--json")
     assert (refused.code, refused.error["code"]) == (1, "trust_exists")
     assert not folder(db).exists()
+    for words in (f"{folder(db)} was lost", "from a backup", "takes the keys of this one's officers", "a new store"):
+        assert words in refused.error["hint"], words
+
+
+def test_it_says_that_the_folder_is_worth_a_backup(arl: Arl, db: Path) -> None:
+    said = arl("init", "--local", "--name", "ann", "--db", db).out
+    assert "Back this folder up" in said
+    assert "without the key of ann nobody" in said
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_folder_without_its_store_is_not_taken_for_that_of_another(arl: Arl, db: Path, made_anew: bool) -> None:
+    arl("init", "--local", "--name", "ann", "--db", db)
+    for path in db.parent.glob("runs.db*"):
+        if path.is_file():
+            path.unlink()
+    if made_anew:
+        arl("init", "--db", db)
+    before = {path: path.read_bytes() for path in folder(db).iterdir()}
+    refused = arl("init", "--local", "--name", "ann", "--db", db, "--json")
+    assert (refused.code, refused.error["code"]) == (1, "trust_exists")
+    assert refused.error["hint"].startswith("move the folder away")
+    assert db.exists() is made_anew
+    assert {path: path.read_bytes() for path in folder(db).iterdir()} == before
+    folder(db).rename(db.with_name("kept"))
+    assert arl("init", "--local", "--name", "ann", "--db", db).code == 0
 
 
 def test_an_interrupted_one_goes_on_where_it_was(arl: Arl, db: Path) -> None:
@@ -101,12 +128,25 @@ def test_an_interrupted_one_goes_on_where_it_was(arl: Arl, db: Path) -> None:
         assert ledger.trust is not None
 
 
-@pytest.mark.parametrize("name", ["agent", "Worker", "operator", "two words", "\x1b[2J", "-" * 3, "a" * 129])
+@pytest.mark.parametrize("name", ["agent", "Worker", "operator", "two words", "\x1b[2J", "a" * 129])
 def test_a_name_that_is_none_or_taken_makes_nothing(arl: Arl, db: Path, name: str) -> None:
-    refused = arl("init", "--local", "--name", name, "--db", db, "--json")
-    assert refused.code in (1, 2)
-    assert not folder(db).exists()
+    refused = arl("init", "--local", f"--name={name}", "--db", db, "--json")
+    assert (refused.code, refused.error["code"]) == (2, "bad_name")
+    assert "give --name NAME" in refused.error["hint"]
+    assert list(db.parent.iterdir()) == []
     assert arl("init", "--local", "--name", "ann", "--db", db).code == 0
+
+
+@pytest.mark.parametrize("name", ["agent", "worker", "operator", "Zoë", "two words"])
+def test_a_user_whose_name_cannot_approve_is_told_before_anything_is_made(
+    arl: Arl, db: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_RUN_LEDGER_ACTOR", name)
+    refused = arl("init", "--local", "--db", db, "--json")
+    assert (refused.code, refused.error["code"]) == (2, "bad_name")
+    assert list(db.parent.iterdir()) == []
+    assert arl("init", "--local", "--name", "ann", "--db", db).code == 0
+    assert arl("init", "--local", "--db", db).code == 0, "what is there needs no name"
 
 
 def test_a_name_without_local_is_misuse(arl: Arl, db: Path) -> None:

@@ -61,6 +61,7 @@ KeyFile = Annotated[
     str | None, typer.Option("--key-file", metavar="FILE", help="The key of who asks, where a key says who that is.")
 ]
 
+_ALREADY: Final = "already on record, with the terms of its first proposal; nothing was added"
 _LENGTH: Final = re.compile(r"([1-9]\d{0,4})([mhd])")
 _UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -122,8 +123,10 @@ def propose(
             window_ms=given_ms or counted.window_ms,
             preconditions=_pairs(needs),
         )
+        there = {one.action.action_id for one in asked.store.reader().effects.members(key)}
         view = asked.ledger.propose(asked.actor, key, _intent(request, terms))
-        print_done(asked, view.action_id, "on record as proposed", as_json=as_json)
+        did = _ALREADY if view.action_id in there else "on record as proposed"
+        print_done(asked, view.action_id, did, as_json=as_json)
 
 
 def successor(

@@ -21,7 +21,10 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many a
 def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> None:
     """List what waits for an approval, oldest first."""
     from agent_run_ledger.cli.effect_stores import not_protected, view_in, warn
+    from agent_run_ledger.cli.effects_words import SHORT_DIGITS
+    from agent_run_ledger.cli.next_steps import next_command
     from agent_run_ledger.cli.output import new_table, note, print_json, say, show, text
+    from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.cli.words import ago_words, clean
     from agent_run_ledger.kernel.effects import ActionState
@@ -40,9 +43,17 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
         for stored, view in page:
             counts = f"{len(view.approvals)}/{view.approvals_needed}"
             proposed = ago_words(stored.proposed_at_ms, now_ms)
-            cells = (view.action_id.hex(), view.action_key, view.audience, view.requester, counts, proposed)
+            cells = (
+                view.action_id.hex()[:SHORT_DIGITS],
+                view.action_key,
+                view.audience,
+                view.requester,
+                counts,
+                proposed,
+            )
             table.add_row(*map(text, (*cells, window_words(view, now_ms))))
         show(table)
+        note(f"one of them: {next_command(db_setting(db), 'approvals', 'show', page[0][1].action_id.hex())}")
     else:
         say(f"nothing waits for an approval in {clean(where)}")
     if len(found) > limit:

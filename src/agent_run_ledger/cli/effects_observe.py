@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_run_ledger.cli.options import ActionId, Db, Json, Key, PassphraseFile, Trust
+from agent_run_ledger.cli.options import ActionId, Db, Json, Key, PassphraseFile, Trust, Yes
 from agent_run_ledger.cli.who import As_program, As_role
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, Found, Observation
@@ -36,7 +36,10 @@ Proof = Annotated[
     typer.Option("--evidence", metavar="FILE", help="What you keep of it: its digest becomes part of the evidence id."),
 ]
 LEAST_DIGITS = 8
+_EXECUTED_ASKS = "Record that {key} was executed? That ends every other way out of a doubt, and is not taken back."
 _FRESH_BYTES = 16
+_SAID_BY_NAME = frozenset({Found.NOTHING, Found.UNKNOWN})
+"""What a program may say by its name alone: what settles nothing before a key decides on it."""
 
 
 def observe(
@@ -46,6 +49,7 @@ def observe(
     covers: Whose = None,
     after: After = None,
     evidence: Proof = None,
+    yes: Yes = False,
     name: As_program = None,
     role: As_role = None,
     key: Key = None,
@@ -57,18 +61,23 @@ def observe(
     """Record evidence, which decides nothing by itself: a look at the target, or that nothing more can arrive.
 
     It is the word of who says so. Look first, then record it; a look that comes before the drain shows that it
-    happened, never that it did not. Under a trust file a key says who that is; a look may also be that of a program
-    that has no keys there, by --as NAME, which nobody checks.
+    happened, never that it did not. That it was executed ends every other way out, and is asked about first. Under a
+    trust file a key says who that is; a look that saw nothing, or cannot tell, may also be that of a program that has
+    no keys there, by --as NAME, which nobody checks.
     """
+    from agent_run_ledger.cli.confirm import confirm
     from agent_run_ledger.cli.effects_done import hints_about, print_done
     from agent_run_ledger.cli.who import Said, asking
+    from agent_run_ledger.cli.words import clean
     from agent_run_ledger.ledger.effect_inbox import find_action
 
     _check(found, drain, covers, after)
     digest = None if evidence is None else _digest_of(evidence)
     said = Said(name=name, role=role, key=key, passphrase_file=passphrase_file)
-    with asking(db, trust, said, role=Role.RECONCILER, by_name=found is not None) as asked:
+    with asking(db, trust, said, role=Role.RECONCILER, by_name=found in _SAID_BY_NAME) as asked:
         row = find_action(asked.store, action).action
+        if found is Found.EXECUTED:
+            confirm(_EXECUTED_ASKS.format(key=clean(row.action_key)), yes=yes)
         evidence_id = _evidence_id(digest)
         piece: Observation | Drain
         if found is None:
@@ -86,7 +95,7 @@ def observe(
 def _check(found: Found | None, drain: str | None, covers: Covers | None, after: str | None) -> None:
     if (found is None) == (drain is None):
         raise Misuse(
-            "evidence is a look or a drain", code="usage", hint="give one of --found WHAT and --drain expiry|path-dead"
+            "evidence is a look or a drain", code="usage", hint="give --found WHAT, --drain expiry or --drain path-dead"
         )
     if after is not None and found is None:
         raise Misuse("a drain comes after no drain", code="usage", hint="--after goes with --found")

@@ -36,18 +36,25 @@ STEP_WORDS: Final = {
 }
 
 _COMMANDS: Final[dict[Step, tuple[str, ...]]] = {
+    Step.APPROVE: ("approvals", "grant"),
+    Step.REJECT: ("approvals", "reject"),
+    Step.REVOKE: ("approvals", "revoke"),
     Step.EXPIRE: ("effects", "expire"),
     Step.DOUBT: ("effects", "doubt"),
     Step.DOUBT_BY_EXPIRY: ("effects", "doubt", "--expired"),
-    Step.LOOK: ("effects", "observe", "--found", "executed|nothing|unknown"),
+    Step.LOOK: ("effects", "observe", "--found", "WHAT"),
     Step.DRAIN_BY_EXPIRY: ("effects", "observe", "--drain", "expiry"),
-    Step.DRAIN_PATH_DEAD: ("effects", "observe", "--drain", "path-dead", "--covers", "worker|every_executor"),
+    Step.DRAIN_PATH_DEAD: ("effects", "observe", "--drain", "path-dead", "--covers", "WHOSE"),
     Step.HAPPENED: ("effects", "reconcile", "--happened"),
     Step.DID_NOT_HAPPEN: ("effects", "reconcile", "--did-not-happen"),
     Step.NEVER_PREPARED: ("effects", "reconcile", "--never-prepared"),
     Step.WRITE_OFF: ("effects", "reconcile", "--write-off", "--nobody-can-look"),
     Step.SUCCESSOR: ("actions", "successor"),
 }
+"""What is typed for a step. Words in capitals stand for what only a person knows, and are refused as they are."""
+
+_BY_KEYS: Final = frozenset({Step.APPROVE, Step.REJECT, Step.REVOKE})
+"""Steps whose commands are there only under a trust file."""
 SHORT_DIGITS: Final = 13
 """How much of an id a table shows: the time of it, and a little more."""
 
@@ -133,7 +140,8 @@ def way_words(way: Way) -> str:
 
 def worker_goes_on(one: Waiting) -> bool:
     """Return whether a worker has the action and nothing says that anybody else should act."""
-    decided = one.ways[0].step in (Step.HAPPENED, Step.DID_NOT_HAPPEN) and one.ways[0].open
+    first = next(iter(one.ways), None)
+    decided = first is not None and first.open and first.step in (Step.HAPPENED, Step.DID_NOT_HAPPEN)
     return one.action.state in HELD and not one.stranded and not decided
 
 
@@ -148,15 +156,18 @@ def next_words(one: Waiting) -> str:
 
 
 def way_command(store: Setting, way: Way, one: Waiting) -> str:
-    """Return the command line of a way, empty where no command does it. Whose key it takes, it leaves to who types."""
+    """Return the command line of a way, empty where no command does it. Whose key it takes, it leaves to who types.
+
+    What was seen, whose way is dead and which drain was there before a look are left to them too.
+    """
     from agent_run_ledger.cli.next_steps import next_command
 
     words = _COMMANDS.get(way.step)
-    if words is None:
+    if words is None or (way.step in _BY_KEYS and not one.trusted):
         return ""
     action, (group, name, *options) = one.action, words
     if way.step is Step.LOOK and action.drain is not None:
-        options += ["--after", short_evidence(action.drain.evidence_id)]
+        options += ["--after", "DRAIN"]
     if way.step is Step.WRITE_OFF:
         options += ["--with-key", "FILE"] if one.trusted else ["--with", "NAME"]
     return next_command(store, group, name, action.action_id.hex(), *options)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agent_run_ledger.cli.init_local import local_json, make_here, refuse_other_trust, say_local
+from agent_run_ledger.cli.init_local import check_before, local_json, make_here, refuse_other_trust, say_local
 from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.errors import Misuse
 
@@ -35,6 +35,8 @@ def init(local: Local = False, name: Name = None, db: Db = None, as_json: Json =
         raise Misuse("--name is for --local", code="usage")
     setting = db_setting(db)
     existed = _exists(setting.value)
+    if local:
+        check_before(setting.value, name)
     with hints_for(setting):
         store = open_writable(setting.value, create=True)
         try:

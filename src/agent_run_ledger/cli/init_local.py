@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.settings import Setting, actor_setting
-from agent_run_ledger.errors import Refused
+from agent_run_ledger.errors import LedgerError, Misuse, Refused
 
 if TYPE_CHECKING:
     from agent_run_ledger.effects.trusting import SignedTrust
@@ -32,14 +32,47 @@ class MadeHere:
     not_protected: tuple[str, ...]
 
 
-def refuse_other_trust(store: SqliteStore, path: str) -> None:
-    """Refuse a store that is under another trust file already: "trust_exists"."""
+def check_before(path: str, name: str | None) -> None:
+    """Refuse what could not be made, before anything is: "bad_name", and "trust_exists" for a folder without its store.
+
+    A name counts only where there is no folder yet.
+    """
+    from agent_run_ledger.keys import SigningKey
+    from agent_run_ledger.ledger.authority import now_here
+    from agent_run_ledger.ledger.local_authority import EXECUTOR, OPERATOR, REQUESTER, local_trust_file
     from agent_run_ledger.ledger.local_trust import local_folder
 
-    on_record = store.reader().effects.trust()
-    if on_record is not None and not os.path.lexists(local_folder(path)):
+    folder = local_folder(path)
+    if os.path.lexists(folder):
+        if not os.path.lexists(path):
+            raise _of_another(folder, path)
+        return
+    called, one, other = actor_setting(name).value, SigningKey.draw(), SigningKey.draw()
+    try:
+        local_trust_file(bytes(16), name=called, approver=one.public, operator=other.public, now=now_here())
+    except LedgerError as error:
+        said = f"{called!r} cannot be the name of who approves: {error.message}"
+        hint = f"give --name NAME, of A-Za-z0-9._@+:/- and not {REQUESTER}, {EXECUTOR} or {OPERATOR}"
+        raise Misuse(said, code="bad_name", hint=hint) from None
+
+
+def refuse_other_trust(store: SqliteStore, path: str) -> None:
+    """Refuse a store that is under a trust file whose folder is not beside it: "trust_exists"."""
+    from agent_run_ledger.ledger.local_trust import local_folder
+
+    on_record, folder = store.reader().effects.trust(), local_folder(path)
+    if on_record is not None and not os.path.lexists(folder):
         said = f"{store.location} is under a trust file already, with the serial {on_record.serial}"
-        raise Refused(said, code="trust_exists", hint="`arl trust follow` puts another one in use")
+        hint = (
+            f"if {folder} was lost, put it back from a backup: `arl trust follow` puts another trust file in use, but "
+            "that takes the keys of this one's officers; without them only a new store is left"
+        )
+        raise Refused(said, code="trust_exists", hint=hint)
+
+
+def _of_another(folder: Path, path: str) -> Refused:
+    said = f"{folder} has the keys and the trust file of another store than {path}"
+    return Refused(said, code="trust_exists", hint="move the folder away, or put its store back from a backup")
 
 
 def make_here(path: str, log_id: bytes, name: str | None) -> MadeHere:
@@ -58,6 +91,8 @@ def make_here(path: str, log_id: bytes, name: str | None) -> MadeHere:
     policy = None if authority is None else authority.trust.policy_named(POLICY)
     if authority is None or policy is None:
         raise Refused(f"{folder} holds another trust file", code="trust_exists", hint="`arl trust show`")
+    if authority.trust.ledger_id != log_id:
+        raise _of_another(folder, path)
     with EffectLedger(path, durability=stored_durability(path), trust=authority.signed) as ledger:
         unprotected = ledger.status().not_protected
     return MadeHere(
@@ -116,5 +151,8 @@ def say_local(made: MadeHere, setting: Setting) -> None:
     say("What this does not protect:")
     for words in made.not_protected:
         say(f"- {words}")
+    say("")
+    say(f"Back this folder up, and keep the copy as safe: without the key of {clean(made.approver)} nobody can put")
+    say("another trust file in use for this store, and without the folder nothing in it is proposed or decided.")
     say("")
     say(f"When something was proposed: {next_command(setting, 'approvals', 'list')}")

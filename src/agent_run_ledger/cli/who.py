@@ -49,6 +49,8 @@ WithPassphraseFile = Annotated[
     typer.Option("--with-passphrase-file", metavar="FILE", help="Where its passphrase stands, in the same order."),
 ]
 
+_NAME: Final = "NAME"
+"""What printed commands have where a person has to be named."""
 _NEEDS_KEY: Final = "give --key FILE of somebody with the role; `arl principals list` shows who that is"
 _PROGRAM: Final = "give the key file of a principal, or --as NAME for a program that has no keys in the trust file"
 
@@ -107,6 +109,9 @@ class Asking:
         if self.found is None:
             if keys:
                 raise no_trust()
+            if _NAME in (names or ()):
+                said = f"{_NAME} stands for who decides together with you"
+                raise Misuse(said, code="usage", hint="give their name in its place")
             return frozenset(names or ())
         if names:
             said = "under a trust file a name alone decides nothing"

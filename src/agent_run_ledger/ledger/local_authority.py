@@ -64,6 +64,7 @@ def make_local(db_path: str | PathLike[str], ledger_id: bytes, *, name: str, now
         write_key(half_done / APPROVER_KEY, approver)
         write_key(half_done / OPERATOR_KEY, operator)
         write_private(half_done / TRUST_NAME, Secret(data))
+        write_private(half_done / ".gitignore", Secret(b"*\n"))
         os.rename(half_done, folder)
         sync_folder(folder)
     except BaseException as error:
