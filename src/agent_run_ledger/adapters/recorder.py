@@ -257,6 +257,8 @@ class Recorder:
             waits: EffectPending | None = self._within(
                 lambda: ask_for(self.effects.call(self._called(name), arguments, _nothing))
             )
+        except EffectPending as error:
+            return error
         except Refused as error:
             if isinstance(error, Vetoed) or error.code in DECIDED:
                 return None

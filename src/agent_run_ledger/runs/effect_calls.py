@@ -142,7 +142,7 @@ def _next(call: EffectCall, members: Sequence[EffectMember], terms: Callable[[],
             successors=call.successors,
         )
     except Refused as error:  # what people were asked for is not lost with the name of its policy
-        raise _held_up(call, members[-1], error) from error
+        raise held_up(call.name, error, members[-1]) from error
 
 
 def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Uncertain | None:
@@ -167,7 +167,7 @@ def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Unce
         if last is None and not now and error.code == "no_policy":
             raise  # the program names what never was: nothing was asked for
         if not now if last is None else now and _standing(now[-1]) == _standing(last):
-            raise (error if error.code in DECIDED else _held_up(call, last, error)) from error
+            raise (error if error.code in DECIDED else held_up(call.name, error, last)) from error
     return None
 
 
@@ -224,10 +224,10 @@ def _waits_for_approval(call: EffectCall, last: EffectMember) -> ApprovalPending
     )
 
 
-def _held_up(call: EffectCall, last: EffectMember | None, error: Refused) -> EffectPending:
-    """Return what says of a call that it waits for no decision: the store or the trust file does not allow it now."""
+def held_up(name: str, error: Refused, last: EffectMember | None = None) -> EffectPending:
+    """Return what says of a call that the store or the trust file does not allow it now, and nobody decided so."""
     return EffectPending(
-        f"effect {call.name!r} was held up, nobody decided against it: {error.message}",
+        f"effect {name!r} is held up, and nobody decided against it: {error.message}",
         code=error.code,
         hint=f"{error.hint or 'put in order what it names'}; then start the program again",
         **({} if last is None else _names(last)),
@@ -239,7 +239,7 @@ def _other(call: EffectCall, last: EffectMember, move: Move) -> Refused | Effect
     which = f"action {last.action_id.hex()} of {last.action_key!r}"
     hint = f"people reject or revoke it, and `arl actions successor` proposes it again {_ANEW[move]}"
     error = Refused(f"effect {call.name!r}: {which} {_OTHERS[move]}", code=str(move), hint=hint)
-    return error if move is Move.OTHER_POLICY else _held_up(call, last, error)
+    return error if move is Move.OTHER_POLICY else held_up(call.name, error, last)
 
 
 _OTHERS: Final = {
