@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -208,7 +209,8 @@ def _waits(call: EffectCall, last: EffectMember, move: Move) -> EffectPending:
         )
     return EffectInDoubt(
         f"effect {call.name!r}: nobody knows whether it happened: {which} is {last.status}",
-        hint=f"`arl effects show {last.action_id.hex()}` says what would settle it; it is not repeated meanwhile",
+        hint=f"`arl effects show {last.action_id.hex()}{_of_store(call)}` says what would settle it; "
+        "it is not repeated meanwhile",
         **_names(last),
     )
 
@@ -218,7 +220,7 @@ def _waits_for_approval(call: EffectCall, last: EffectMember) -> ApprovalPending
     return ApprovalPending(
         f"effect {call.name!r} waits for approval: action {last.action_id.hex()} of {last.action_key!r} has "
         f"{len(last.approvals)} of {last.approvals_needed}",
-        hint=f"`arl approvals show {last.action_id.hex()}`; then start the run again",
+        hint=f"`arl approvals show {last.action_id.hex()}{_of_store(call)}`; then start the run again",
         display=display(call.wanted.request) if ours else "",
         **_names(last),
     )
@@ -262,5 +264,11 @@ def _drift(call: EffectCall) -> Refused:
     return Refused(
         f"effect {call.name!r}: the key {call.wanted.action_key!r} belongs to another request than this one",
         code="argument_drift",
-        hint=f"`arl effects show {call.wanted.action_key}` has what was asked for; another effect has another key",
+        hint=f"`arl effects show {shlex.quote(call.wanted.action_key)}{_of_store(call)}` has what was asked for; "
+        "another effect has another key",
     )
+
+
+def _of_store(call: EffectCall) -> str:
+    """Return what names the run's store on a command line."""
+    return f" --db {shlex.quote(call.place.session.context.store.location)}"
