@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -117,6 +118,17 @@ class Desk:
         """Let somebody sign what is asked for."""
         with self.people() as effects:
             sign(effects, action_key, approver)
+
+    def follow(self, **changes: Any) -> bytes:
+        """Put a later trust file in use, which `changes` make out of the one before; return the one before."""
+        before = self.trust.read_bytes()
+        with self.people() as effects:
+            assert effects.trust is not None
+            old = effects.trust.trust
+            signed = sign_trust(replace(old, serial=old.serial + 1, **changes), [key("dan")])
+            effects.follow_trust(signed)
+        self.trust.write_bytes(signed)
+        return before
 
     def drain(self, action_key: str = "refund:17") -> None:
         """Let a person say that nothing more can arrive."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from agent_run_ledger import Grant, Misuse, Pending, Refused
+from agent_run_ledger.cli.words import iso
 from agent_run_ledger.effects import ActionState, Event, Intent, LedgerState, Role, TargetClass, WitnessPolicy
-from agent_run_ledger.effects.views import UNWITNESSED
+from agent_run_ledger.effects.views import UNWITNESSED, _utc
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
 from agent_run_ledger.ledger.local_trust import UNSIGNED
 from tests.contract.effect_kit import (
@@ -148,7 +149,7 @@ def test_a_whole_life_and_what_its_views_say(kit: Kit) -> None:
     )
     assert kit.do(E.REVOKE, view).status == "prepared (handed out), revoked"
     view = kit.do(E.DOUBT, view)
-    assert view.status == f"unresolved (in doubt since {kit.now()}), revoked"
+    assert view.status == f"unresolved (in doubt since {iso(kit.now())}), revoked"
     assert E.CLAIM not in view.next
     view = kit.do(E.SUCCESS, view)
     assert (view.state, view.next, len(view.evidence)) == (A.SUCCEEDED, (), 1)
@@ -287,5 +288,10 @@ def test_what_is_prepared_is_shown_in_doubt_from_the_end_of_its_permit_by_every_
         assert kit.look(view).status == "prepared (not handed out)"
         kit.ticks.tick(1)
         shown = [kit.look(view), *kit.ledger.inspect(view.action_key), *kit.ledger.inbox()]
-        assert [one.status for one in shown] == [f"prepared (in doubt since {over_ms})"] * 3
-        assert kit.look(kit.move(E.REVOKE, view)).status == f"prepared (in doubt since {over_ms}), revoked"
+        assert [one.status for one in shown] == [f"prepared (in doubt since {iso(over_ms)})"] * 3
+        assert kit.look(kit.move(E.REVOKE, view)).status == f"prepared (in doubt since {iso(over_ms)}), revoked"
+
+
+def test_a_doubt_since_a_time_out_of_range_has_words_too() -> None:
+    assert _utc(1_796_082_549_456) == "2026-11-30T23:49:09.456Z"
+    assert _utc(1 << 60) == f"{1 << 60} ms"

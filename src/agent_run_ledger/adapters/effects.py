@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from agent_run_ledger.adapters.tool_target import Act, CalledTool
 from agent_run_ledger.effects.intents import check_text
@@ -16,9 +16,6 @@ from agent_run_ledger.ports.effect_steps import Probe, Wanted
 from agent_run_ledger.runs.effect_calls import EffectCall
 from agent_run_ledger.runs.effect_steps import MAX_SUCCESSORS, MOST_WAIT_S, Effect, effect_call
 from agent_run_ledger.runs.steps import Shape
-
-DECIDED: Final = frozenset({"rejected", "revoked", "expired", "not_executed", "written_off", "argument_drift"})
-"""The codes with which a call of an effect is refused for good: the agent is told so, and goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

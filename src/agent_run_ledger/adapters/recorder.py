@@ -10,7 +10,7 @@ from contextvars import Token
 from copy import copy
 from typing import Any
 
-from agent_run_ledger.adapters.effects import DECIDED, EffectsByTool, GivenEffects
+from agent_run_ledger.adapters.effects import EffectsByTool, GivenEffects
 from agent_run_ledger.adapters.finite import finite, is_finite
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
@@ -19,7 +19,7 @@ from agent_run_ledger.codecs import NotFinite, value_digest
 from agent_run_ledger.errors import ApprovalPending, EffectPending, Misuse, Pending, Refused, Unstorable, Vetoed
 from agent_run_ledger.kernel.effects.request import Call
 from agent_run_ledger.runs.current import CURRENT, Caller
-from agent_run_ledger.runs.effect_calls import ask_for, perform
+from agent_run_ledger.runs.effect_calls import DECIDED, ask_for, perform
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import Step
 from agent_run_ledger.runs.tools import Tool
@@ -258,6 +258,8 @@ class Recorder:
             waits: EffectPending | None = self._within(
                 lambda: ask_for(self.effects.call(self._called(name), arguments, _nothing))
             )
+        except EffectPending as error:
+            return error
         except Refused as error:
             if isinstance(error, Vetoed) or error.code in DECIDED:
                 return None

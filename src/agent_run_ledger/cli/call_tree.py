@@ -29,6 +29,8 @@ MAX_BESIDE = 40
 
 _FIRST = 10
 _MAX_VALUE = 60
+_DIGEST = 12
+"""So many digits of a policy's digest stand for one that the trust file does not know."""
 _SIGNS = {
     CallStanding.RECORDED: ("●", "*", "green"),
     CallStanding.FAILED: ("✗", "x", "red"),
@@ -36,6 +38,7 @@ _SIGNS = {
     CallStanding.UNCERTAIN: ("?", "?", "magenta"),
     CallStanding.UNKNOWN: ("?", "?", "bold magenta"),
     CallStanding.RUNNING: ("▶", ">", "cyan"),
+    CallStanding.WAITS: ("·", "-", "yellow"),
 }
 _WORD_WIDTH = len(CallStanding.UNCERTAIN)
 
@@ -191,7 +194,8 @@ def _add_effect(branch: Tree, call: CallView, view: RunView) -> None:
     if line is None:
         return
     named = f"effect {first_line(line.action_key)} at {first_line(line.audience)}: {line.status}"
-    counted_of = f"{len(line.approvals)} of {line.approvals_needed} approvals"
+    policy = first_line(line.policy) or f"{line.policy_sha256[:_DIGEST]}{'...' if ascii_only() else '…'}"
+    counted_of = f"{len(line.approvals)} of {line.approvals_needed} approvals by policy {policy}"
     parts = [named, counted_of, counted(len(line.evidence), "piece") + " of evidence", f"action {line.action_id}"]
     branch.add(Parts(parts, "blue"))
     branch.add(text(line.guarantee, "dim"))

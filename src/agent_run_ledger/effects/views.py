@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from agent_run_ledger.kernel.effects import (
@@ -29,6 +30,8 @@ CLASS_WORDS: Final[Mapping[TargetClass, str]] = {
 
 READ_BY_CLOCK: Final = frozenset({ActionState.PREPARED})
 """The states whose words depend on what time it is now."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 UNWITNESSED: Final = "no witness: a restored older copy of this database is not noticed"
 
@@ -175,6 +178,15 @@ def ledger_view(ledger: Standing, counts: Mapping[ActionState, int], unsigned: t
     )
 
 
+def _utc(time_ms: int | None) -> str:
+    """Return Unix milliseconds as RFC 3339 in UTC; out of range, the number itself."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms or 0)
+    except OverflowError:
+        return f"{time_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def status_words(action: Action, *, now_ms: int | None = None, bound_ms: int = 0) -> str:
     """Return the state in words: with the doubt, the approvals that are missing, and a revocation.
 
@@ -185,11 +197,11 @@ def status_words(action: Action, *, now_ms: int | None = None, bound_ms: int = 0
     if state is ActionState.PROPOSED:
         words += f" (authorization: not_established, {len(action.approvals)} of {action.terms.approvals_needed})"
     elif state is ActionState.UNRESOLVED:
-        words += f" (in doubt since {action.in_doubt_since_ms})"
+        words += f" (in doubt since {_utc(action.in_doubt_since_ms)})"
     elif state in READ_BY_CLOCK:
         over_ms = (action.permit_expires_ms or 0) + bound_ms
         if now_ms is not None and now_ms >= over_ms:
-            words += f" (in doubt since {over_ms})"
+            words += f" (in doubt since {_utc(over_ms)})"
         else:
             words += " (handed out)" if action.handed_out else " (not handed out)"
     return f"{words}, revoked" if action.revoked and state is not ActionState.REVOKED else words

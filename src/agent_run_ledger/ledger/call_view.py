@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, cast
 
+from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending
 from agent_run_ledger.kernel.record import DYNAMIC_KEY, Record, RecordKind
 from agent_run_ledger.kernel.scopes import ELEMENT_BYTES, KEY_BYTES, Branch, ScopeKind, call_scope, elements
 from agent_run_ledger.kernel.states import RunState
@@ -24,7 +25,10 @@ CallKey = tuple[bytes, str, bytes, int]
 
 
 class CallStanding(StrEnum):
-    """What became of a call. UNCERTAIN: it was left and may run again. UNKNOWN: it may not, and nobody says."""
+    """What became of a call. UNCERTAIN: it was left and may run again. UNKNOWN: it may not, and nobody says.
+
+    WAITS: it is of an effect, and told its caller that it waits for people, for evidence, or for who is at it.
+    """
 
     RECORDED = "recorded"
     FAILED = "failed"
@@ -32,6 +36,7 @@ class CallStanding(StrEnum):
     UNCERTAIN = "uncertain"
     UNKNOWN = "outcome unknown"
     RUNNING = "running"
+    WAITS = "waits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,8 +303,12 @@ def _standing(
     last = records[-1]
     if last.unknown:
         return CallStanding.UNCERTAIN if last.record_id in resolved else CallStanding.UNKNOWN
+    if last.kind is RecordKind.ERROR and last.error.partition(":")[0] in _WAITS:
+        return CallStanding.WAITS
     return _FROM_KIND.get(last.kind, CallStanding.UNCERTAIN)
 
+
+_WAITS: Final = frozenset(one.__name__ for one in (EffectPending, ApprovalPending, EffectInDoubt))
 
 _FROM_KIND = {
     RecordKind.RESULT: CallStanding.RECORDED,

@@ -23,9 +23,11 @@ from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
 from agent_run_ledger.kernel.effects.display import display_sha256
 from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.idempotency import idempotency_key
+from agent_run_ledger.kernel.effects.principals import ApprovalPolicy
 from agent_run_ledger.kernel.effects.request import request_from
 from agent_run_ledger.kernel.effects.result import EffectResult
 from agent_run_ledger.kernel.effects.states import Role
+from agent_run_ledger.kernel.effects.step_moves import WantedTerms, differs
 from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.ledger.authority import actor_of, find_authority
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
@@ -110,6 +112,17 @@ class RunEffects:
             return self._ledger.inspect(action_key)
         return members
 
+    def terms(self, wanted: Wanted) -> WantedTerms:
+        """See ports.effect_steps.Effects.terms."""
+        trust, target = self._trust, wanted.target
+        return WantedTerms(
+            policy_sha256=trust.policy_sha256(self._policy(wanted)),
+            audience=target.audience,
+            executor=self._executor.principal,
+            target_class=target.target_class,
+            policies=frozenset(trust.policy_sha256(one) for one in trust.policies),
+        )
+
     def propose(self, wanted: Wanted) -> ActionView:
         """See ports.effect_steps.Effects.propose."""
         return self._ledger.propose(self._requester, wanted.action_key, self._intent(wanted))
@@ -124,6 +137,8 @@ class RunEffects:
             now = self._ledger.get(action_id)
             if now.state is not ActionState.AVAILABLE and now.handed_out:
                 return now  # another thread of this process was at it
+            if now.state is ActionState.AVAILABLE:
+                self._check_terms(now, wanted)
             return self._ledger.dispatcher(wanted.target, self._executor, worker=worker).dispatch(action_id).view
 
     def doubt(self, action_id: bytes, *, worker: str) -> ActionView:
@@ -188,7 +203,13 @@ class RunEffects:
                 return True
         return False
 
-    def _intent(self, wanted: Wanted) -> Intent:
+    def _check_terms(self, now: ActionView, wanted: Wanted) -> None:
+        other = differs(now, self.terms(wanted))
+        if other is not None:
+            said = f"action {now.action_id.hex()} was not proposed under the terms that are wanted"
+            raise Refused(said, code=str(other), hint=f"`arl effects show {now.action_id.hex()}`")
+
+    def _policy(self, wanted: Wanted) -> ApprovalPolicy:
         policy = self._trust.policy_named(wanted.approval)
         if policy is None:
             raise Refused(
@@ -196,6 +217,10 @@ class RunEffects:
                 code="no_policy",
                 hint=f"it has {', '.join(sorted(one.name for one in self._trust.policies)) or 'none'}",
             )
+        return policy
+
+    def _intent(self, wanted: Wanted) -> Intent:
+        policy = self._policy(wanted)
         now_ms, target = self._ledger.now_ms(), wanted.target
         return Intent(
             request=wanted.request,

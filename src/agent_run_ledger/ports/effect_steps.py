@@ -9,7 +9,7 @@ from typing import Protocol
 from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.request import Call, Request
 from agent_run_ledger.kernel.effects.result import EffectResult
-from agent_run_ledger.kernel.effects.step_moves import Member
+from agent_run_ledger.kernel.effects.step_moves import Member, WantedTerms
 from agent_run_ledger.ports.targets import Target
 
 
@@ -73,6 +73,10 @@ class Effects(Protocol):
         """
         ...
 
+    def terms(self, wanted: Wanted) -> WantedTerms:
+        """Return the terms of an effect. Refused("no_policy") where its policy is unknown."""
+        ...
+
     def propose(self, wanted: Wanted) -> EffectMember:
         """Ask for an effect. Refused("no_policy") where the policy is unknown, ("key_taken") for other bytes."""
         ...
@@ -82,7 +86,11 @@ class Effects(Protocol):
         ...
 
     def dispatch(self, action_id: bytes, wanted: Wanted, *, worker: str) -> EffectMember:
-        """Claim, prepare, send and record. Two calls for one key in one process must come one after the other."""
+        """Claim, prepare, send and record. Two calls for one key in one process must come one after the other.
+
+        Refused("other_policy", "unknown_policy", "other_terms") before the claim of what was proposed under other terms
+        than the wanted ones.
+        """
         ...
 
     def doubt(self, action_id: bytes, *, worker: str) -> EffectMember:

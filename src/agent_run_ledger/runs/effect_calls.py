@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from typing import Final
 
@@ -14,7 +16,7 @@ from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPendin
 from agent_run_ledger.kernel.effects.display import display
 from agent_run_ledger.kernel.effects.result import EffectResult
 from agent_run_ledger.kernel.effects.states import ActionState
-from agent_run_ledger.kernel.effects.step_moves import Move, next_move
+from agent_run_ledger.kernel.effects.step_moves import Move, WantedTerms, next_move
 from agent_run_ledger.ports.effect_steps import EffectMember, Effects, Probe, Wanted
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.frames import Frame
@@ -25,6 +27,11 @@ POLL_S: Final = 0.25
 
 LEFT: Final[ContextVar[threading.Event | None]] = ContextVar("agent_run_ledger_left", default=None)
 """What is set when the caller of the effects of this context goes away, None where each call has its own."""
+DECIDED: Final = frozenset(
+    {"rejected", "revoked", "expired", "not_executed", "written_off", "argument_drift", "other_policy"}
+)
+"""The codes with which a call of an effect is refused for good, and an agent may go on: people decided, or another
+effect has its key, or they were asked under another policy."""
 
 _WORKER: Final = "run"
 _MOST_MOVES: Final = 50
@@ -69,18 +76,21 @@ def perform(call: EffectCall) -> EffectResult:
     """
     until = time.monotonic() + call.wait_s
     looked, unclear = False, None
+    terms = _terms(call)
     last: EffectMember | None = None
     moves = 0
     while moves < _MOST_MOVES:
         members = _members(call, unclear)
-        move = _next(call, members, looked=looked)
         if members:
             last = members[-1]
             call.place.effect = last.action_id.hex()
+        move = _next(call, members, terms, looked=looked)
         if move is Move.GIVE:
             return _given(call, members[-1])
         if move is Move.DRIFT:
             raise _drift(call)
+        if move in _OTHERS:
+            raise _other(call, members[-1], move)
         if move in (Move.APPROVAL, Move.ELSEWHERE, Move.EVIDENCE):
             if time.monotonic() >= until:
                 raise _waits(call, members[-1], move)
@@ -111,20 +121,29 @@ def _check_wanted(call: EffectCall) -> None:
     check_going_on(call.place)
 
 
-def ask_for(call: EffectCall) -> ApprovalPending | None:
-    """Ask for the effect where nobody has, and return what it waits for; None where it waits for no approval.
+def ask_for(call: EffectCall) -> EffectPending | None:
+    """Ask for the effect where nobody has, and return what it waits for before it can be sent; None for nothing.
 
     Nothing is sent, and nothing is noted in the run. Errors of `Effects.propose`.
     """
-    for _ in range(_MOST_MOVES):
-        members = _members(call, None)
-        move = _next(call, members, looked=False)
-        if move is Move.APPROVAL:
-            return _waits_for_approval(call, members[-1])
-        if move is not Move.PROPOSE:
-            return None
-        _done(call, members, move)
+    terms = _terms(call)
+    try:
+        for _ in range(_MOST_MOVES):
+            members = _members(call, None)
+            move = _next(call, members, terms, looked=False)
+            if move is Move.APPROVAL:
+                return _waits_for_approval(call, members[-1])
+            if move is not Move.PROPOSE:
+                return None
+            _done(call, members, move)
+    except EffectPending as error:
+        return error
     return None
+
+
+def _terms(call: EffectCall) -> Callable[[], WantedTerms]:
+    """Return what asks once for the terms of a call."""
+    return cache(lambda: call.effects.terms(call.wanted))
 
 
 def _members(call: EffectCall, unclear: Uncertain | None) -> Sequence[EffectMember]:
@@ -137,15 +156,19 @@ def _members(call: EffectCall, unclear: Uncertain | None) -> Sequence[EffectMemb
         raise
 
 
-def _next(call: EffectCall, members: Sequence[EffectMember], *, looked: bool) -> Move:
-    return next_move(
-        members,
-        request_sha256=sha256(call.wanted.request).digest(),
-        worker=call.worker,
-        was_ours=call.was_ours,
-        looked=looked,
-        successors=call.successors,
-    )
+def _next(call: EffectCall, members: Sequence[EffectMember], terms: Callable[[], WantedTerms], *, looked: bool) -> Move:
+    try:
+        return next_move(
+            members,
+            request_sha256=sha256(call.wanted.request).digest(),
+            terms=terms,
+            worker=call.worker,
+            was_ours=call.was_ours,
+            looked=looked,
+            successors=call.successors,
+        )
+    except Refused as error:  # what people were asked for is not lost with the name of its policy
+        raise held_up(call.name, error, members[-1]) from error
 
 
 def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Uncertain | None:
@@ -165,10 +188,12 @@ def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Unce
             acts[move](last)
     except Uncertain as error:
         return error
-    except Refused:
+    except Refused as error:
         now = effects.members(wanted.action_key)
-        if last is None or (now and _standing(now[-1]) == _standing(last)):
-            raise
+        if last is None and not now and error.code == "no_policy":
+            raise  # the program names what never was: nothing was asked for
+        if not now if last is None else now and _standing(now[-1]) == _standing(last):
+            raise (error if error.code in DECIDED else held_up(call.name, error, last)) from error
     return None
 
 
@@ -209,7 +234,8 @@ def _waits(call: EffectCall, last: EffectMember, move: Move) -> EffectPending:
         )
     return EffectInDoubt(
         f"effect {call.name!r}: nobody knows whether it happened: {which} is {last.status}",
-        hint=f"`arl effects show {last.action_id.hex()}` says what would settle it; it is not repeated meanwhile",
+        hint=f"`arl effects show {last.action_id.hex()}{_of_store(call)}` says what would settle it; "
+        "it is not repeated meanwhile",
         **_names(last),
     )
 
@@ -219,10 +245,40 @@ def _waits_for_approval(call: EffectCall, last: EffectMember) -> ApprovalPending
     return ApprovalPending(
         f"effect {call.name!r} waits for approval: action {last.action_id.hex()} of {last.action_key!r} has "
         f"{len(last.approvals)} of {last.approvals_needed}",
-        hint=f"`arl approvals show {last.action_id.hex()}`; then start the run again",
+        hint=f"`arl approvals show {last.action_id.hex()}{_of_store(call)}`; then start the run again",
         display=display(call.wanted.request) if ours else "",
         **_names(last),
     )
+
+
+def held_up(name: str, error: Refused, last: EffectMember | None = None) -> EffectPending:
+    """Return what says of a call that the store or the trust file does not allow it now, and nobody decided so."""
+    return EffectPending(
+        f"effect {name!r} is held up, and nobody decided against it: {error.message}",
+        code=error.code,
+        hint=f"{error.hint or 'put in order what it names'}; then start the program again",
+        **({} if last is None else _names(last)),
+    )
+
+
+def _other(call: EffectCall, last: EffectMember, move: Move) -> Refused | EffectPending:
+    """Return what says that an action of this key is there under other terms. Nothing of it is sent."""
+    which = f"action {last.action_id.hex()} of {last.action_key!r}"
+    hint = f"people reject or revoke it, and `arl actions successor` proposes it again {_ANEW[move]}"
+    error = Refused(f"effect {call.name!r}: {which} {_OTHERS[move]}", code=str(move), hint=hint)
+    return error if move is Move.OTHER_POLICY else held_up(call.name, error, last)
+
+
+_OTHERS: Final = {
+    Move.OTHER_POLICY: "was proposed under another policy than the one that this call names",
+    Move.UNKNOWN_POLICY: "was proposed under a policy that the trust file has no more",
+    Move.OTHER_TERMS: "was proposed for another target, another class of target or another executor",
+}
+_ANEW: Final = {
+    Move.OTHER_POLICY: "under that one",
+    Move.UNKNOWN_POLICY: "under one that it has",
+    Move.OTHER_TERMS: "as it is wanted",
+}
 
 
 def _names(last: EffectMember) -> dict[str, str]:
@@ -233,5 +289,11 @@ def _drift(call: EffectCall) -> Refused:
     return Refused(
         f"effect {call.name!r}: the key {call.wanted.action_key!r} belongs to another request than this one",
         code="argument_drift",
-        hint=f"`arl effects show {call.wanted.action_key}` has what was asked for; another effect has another key",
+        hint=f"`arl effects show {shlex.quote(call.wanted.action_key)}{_of_store(call)}` has what was asked for; "
+        "another effect has another key",
     )
+
+
+def _of_store(call: EffectCall) -> str:
+    """Return what names the run's store on a command line."""
+    return f" --db {shlex.quote(call.place.session.context.store.location)}"

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from agent_run_ledger.errors import Misuse
+from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.effects.request import Call, Request, request_bytes
 from agent_run_ledger.kernel.effects.result import EffectResult
-from agent_run_ledger.ports.effect_steps import Probe, Wanted
+from agent_run_ledger.ports.effect_steps import Effects, Probe, Wanted
 from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.runs.arguments import bind_arguments, check_key, made_key
 from agent_run_ledger.runs.current import CURRENT
-from agent_run_ledger.runs.effect_calls import EffectCall, perform
+from agent_run_ledger.runs.effect_calls import EffectCall, held_up, perform
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.steps import P, Shape, Step
 
@@ -37,11 +37,13 @@ class Effect(Step[P, EffectResult]):
     once there is evidence that it happened. Until then it raises `ApprovalPending` or `EffectInDoubt`: left with it,
     the run is suspended, and the same program goes on where it was, after any number of restarts, once people have
     decided. Refused("rejected", "revoked", "expired", "not_executed", "written_off") where they decided otherwise:
-    a recorded error like any other, and the agent goes on.
+    a recorded error like any other, and the agent goes on. What the store or the trust file does not allow now is
+    nobody's decision: EffectPending with the code of what is to be put in order.
 
     `key`: a template over the arguments, or a function of them, for the business effect ("refund:{order_id}"): one key
     is one effect, in all runs of the store. The same key with other bytes is Refused("argument_drift").
-    `approval`: the name of the policy that says who approves. `observe`: looks at the target for evidence, where
+    `approval`: the name of the policy that says who approves; Refused("other_policy") where the action of this key was
+    proposed under another one, by whomever. `observe`: looks at the target for evidence, where
     nobody knows how a dispatch ended; see `Lookup`. `successors`: how often the run itself proposes it again once it is
     proved that it did not happen; each wants approvals of its own. `wait_s`: how long a call waits for a decision
     before it raises.
@@ -155,7 +157,7 @@ def effect_call(
     return EffectCall(
         name=name,
         wanted=wanted,
-        effects=place.session.effects(),
+        effects=_opened(name, place),
         place=place,
         run_uid=place.session.opened.row.run_uid,
         generation=place.session.opened.row.generation,
@@ -163,6 +165,14 @@ def effect_call(
         successors=successors,
         wait_s=wait_s,
     )
+
+
+def _opened(name: str, place: Frame) -> Effects:
+    """Return the effects of a run's store. That they cannot be opened now is nobody's decision about an effect."""
+    try:
+        return place.session.effects()
+    except Refused as error:
+        raise held_up(name, error) from error
 
 
 def _named(approval: object, effect: Effect[...]) -> str:

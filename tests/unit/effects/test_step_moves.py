@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import pytest
 
-from agent_run_ledger.kernel.effects.states import CLOSED, ActionState
-from agent_run_ledger.kernel.effects.step_moves import Move, next_move
+from agent_run_ledger.kernel.effects.states import CLOSED, ActionState, TargetClass
+from agent_run_ledger.kernel.effects.step_moves import Move, WantedTerms, next_move
 
 A = ActionState
 BYTES, OTHER = b"b" * 32, b"o" * 32
@@ -21,12 +22,26 @@ class Member:
     request_sha256: bytes = BYTES
     worker: str | None = None
     handed_out: bool = False
+    policy_sha256: bytes = b"p"
+    audience: str = "https://pay"
+    executor: str = "worker"
+    target_class: TargetClass = TargetClass.N
+
+
+TERMS = WantedTerms(
+    policy_sha256=b"p",
+    audience="https://pay",
+    executor="worker",
+    target_class=TargetClass.N,
+    policies=frozenset((b"p", b"q")),
+)
 
 
 def move(*members: Member, looked: bool = False, successors: int = 0) -> Move:
     return next_move(
         members,
         request_sha256=BYTES,
+        terms=lambda: TERMS,
         worker=MINE,
         was_ours=lambda worker: worker == BEFORE,
         looked=looked,
@@ -86,6 +101,29 @@ def test_a_successor_is_proposed_only_as_often_as_is_allowed_and_only_after_what
     assert move(Member(A.SUPERSEDED), gone, successors=2) is Move.SUCCEED
     for state in CLOSED - {A.NOT_EXECUTED}:
         assert move(Member(state), successors=9) is Move.GIVE, state
+
+
+OTHERS = [
+    ({"policy_sha256": b"q"}, Move.OTHER_POLICY),
+    ({"policy_sha256": b"r"}, Move.UNKNOWN_POLICY),
+    ({"audience": "https://evil"}, Move.OTHER_TERMS),
+    ({"executor": "another"}, Move.OTHER_TERMS),
+    ({"target_class": TargetClass.F}, Move.OTHER_TERMS),
+]
+
+
+@pytest.mark.parametrize(("changed", "wanted"), OTHERS)
+def test_nothing_is_begun_under_other_terms_and_what_was_begun_is_told_as_it_is(
+    changed: dict[str, Any], wanted: Move
+) -> None:
+    for state in A:
+        for worker in (None, MINE, BEFORE, NEIGHBOUR):
+            mine, other = Member(state, worker=worker), Member(state, worker=worker, **changed)
+            ready = state in (A.PROPOSED, A.AVAILABLE)
+            assert move(other) is (wanted if ready else move(mine)), state
+            again = ready or state is A.NOT_EXECUTED
+            assert move(other, successors=1) is (wanted if again else move(mine, successors=1)), state
+    assert move(Member(A.REJECTED), Member(A.AVAILABLE, **changed)) is wanted
 
 
 def test_nothing_that_was_begun_is_dispatched_by_anybody_else_or_after_its_hand_out() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from agent_run_ledger.kernel.effects.states import ActionState
+from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
 
 
 class Member(Protocol):
@@ -20,12 +21,36 @@ class Member(Protocol):
     def worker(self) -> str | None: ...  # noqa: D102
     @property
     def handed_out(self) -> bool: ...  # noqa: D102
+    @property
+    def policy_sha256(self) -> bytes: ...  # noqa: D102
+    @property
+    def audience(self) -> str: ...  # noqa: D102
+    @property
+    def executor(self) -> str: ...  # noqa: D102
+    @property
+    def target_class(self) -> TargetClass: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedTerms:
+    """Under which terms a program wants its effect: the policy, to whom it goes, who sends it.
+
+    `policies` are the digests of all policies that the trust file has now.
+    """
+
+    policy_sha256: bytes
+    audience: str
+    executor: str
+    target_class: TargetClass
+    policies: frozenset[bytes]
 
 
 class Move(StrEnum):
     """What comes next. DRIFT: the key belongs to other bytes. GIVE: the outcome is on record, whatever it is.
 
-    APPROVAL, ELSEWHERE and EVIDENCE are waits: for people, for another worker, for what ends a doubt.
+    OTHER_POLICY: other people were asked than the program wants. UNKNOWN_POLICY: the policy under which they were asked
+    is one no more. OTHER_TERMS: it would go elsewhere, or in another way. APPROVAL, ELSEWHERE and EVIDENCE are waits:
+    for people, for another worker, for what ends a doubt.
     """
 
     PROPOSE = "propose"
@@ -35,6 +60,9 @@ class Move(StrEnum):
     SUCCEED = "succeed"
     GIVE = "give"
     DRIFT = "drift"
+    OTHER_POLICY = "other_policy"
+    UNKNOWN_POLICY = "unknown_policy"
+    OTHER_TERMS = "other_terms"
     APPROVAL = "approval"
     ELSEWHERE = "elsewhere"
     EVIDENCE = "evidence"
@@ -44,6 +72,7 @@ def next_move(
     members: Sequence[Member],
     *,
     request_sha256: bytes,
+    terms: Callable[[], WantedTerms],
     worker: str,
     was_ours: Callable[[str], bool],
     looked: bool,
@@ -51,6 +80,8 @@ def next_move(
 ) -> Move:
     """Return what follows for these bytes. `members`: of their key, in the order in which they were made.
 
+    `terms` is asked only where something could still be begun under them: whoever proposed the key first chose those
+    of its member, and what was begun or decided under others is told as it is.
     `worker` is this attempt; `was_ours` says whether a worker was an attempt of this run that is over: nobody else may
     doubt a claim before its time. `looked`: whether the target was asked about the doubt already. `successors`: how
     many may be proposed by the run itself, each once it is proved that the one before did not happen.
@@ -62,17 +93,26 @@ def next_move(
     if all(member.request_sha256 != request_sha256 for member in members):
         return Move.DRIFT
     last = members[-1]
-    if last.state is ActionState.PROPOSED:
-        return Move.APPROVAL
-    if last.state is ActionState.AVAILABLE:
-        return Move.DISPATCH
+    if last.state in (ActionState.PROPOSED, ActionState.AVAILABLE):
+        ready = Move.APPROVAL if last.state is ActionState.PROPOSED else Move.DISPATCH
+        return differs(last, terms()) or ready
     if last.state in (ActionState.CLAIMED, ActionState.PREPARED):
         return _held(last, worker, was_ours)
     if last.state is ActionState.UNRESOLVED:
         return Move.EVIDENCE if looked else Move.LOOK
     if last.state is ActionState.NOT_EXECUTED and len(members) <= successors:
-        return Move.SUCCEED
+        return differs(last, terms()) or Move.SUCCEED
     return Move.GIVE
+
+
+def differs(member: Member, terms: WantedTerms) -> Move | None:
+    """Return in what the terms of a member are not the wanted ones, None where they are."""
+    if member.policy_sha256 not in terms.policies:
+        return Move.UNKNOWN_POLICY
+    if member.policy_sha256 != terms.policy_sha256:
+        return Move.OTHER_POLICY
+    wanted = (terms.audience, terms.executor, terms.target_class)
+    return None if (member.audience, member.executor, member.target_class) == wanted else Move.OTHER_TERMS
 
 
 def _held(last: Member, worker: str, was_ours: Callable[[str], bool]) -> Move:
