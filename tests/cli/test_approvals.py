@@ -315,7 +315,8 @@ def test_what_a_writer_changes_after_it_was_shown_is_neither_signed_nor_counted(
         with closing(sqlite3.connect(desk)) as file:
             (guard,) = file.execute("SELECT sql FROM sqlite_schema WHERE name = 'actions_lasting'").fetchone()
             file.executescript(
-                f"BEGIN; DROP TRIGGER actions_lasting; UPDATE actions SET audience = 'https://evil.example'; {guard}; END"
+                "BEGIN; DROP TRIGGER actions_lasting;"
+                f"UPDATE actions SET audience = 'https://evil.example'; {guard}; END"
             )
 
     monkeypatch.setattr("agent_run_ledger.cli.confirm.confirm", meanwhile)
