@@ -19,13 +19,16 @@ from agent_run_ledger.kernel.effects.commands import (
     Command,
     Edit,
     HandOut,
+    Observe,
     Prepare,
     Propose,
     Successor,
 )
 from agent_run_ledger.kernel.effects.decision import Accepted
+from agent_run_ledger.kernel.effects.evidence import Drain, DrainKind
 from agent_run_ledger.kernel.effects.principals import ApprovalPolicy
 from agent_run_ledger.kernel.effects.record import transition_from
+from agent_run_ledger.kernel.effects.states import TargetClass
 from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
 from agent_run_ledger.ports.effects import EffectTx
@@ -98,9 +101,12 @@ class Gate:
 
         What was proposed before there was a trust file may have been approved without a signature, so nothing of it is
         approved, claimed or sent. A claim verifies every approval again, under the trust file that is in use by then.
-        Refused: "unknown_policy", "other_count", "window_too_long", "before_trust", for a claim also "not_signed" and
-        as `verify_approval` says, and as `check_record` says.
+        Nobody ends a doubt at a target of class I by time alone, which only who asked says of it. Refused:
+        "unknown_policy", "other_count", "window_too_long", "unproved_expiry", "before_trust", for a claim also
+        "not_signed" and as `verify_approval` says, and as `check_record` says.
         """
+        if self.trust is not None and isinstance(command, Observe) and _by_expiry(command):
+            _check_expiry(_member(members, command.action_id).terms)
         if not isinstance(command, Propose | Edit | Successor | Approve | Claim | Prepare | HandOut):
             return
         self.check_record(effects.trust())
@@ -109,7 +115,9 @@ class Gate:
         if isinstance(command, Propose | Edit | Successor):
             self._check_terms(command.terms)
             return
-        self._policy(_member(members, command.action_id).terms)
+        terms = _member(members, command.action_id).terms
+        _check_expiry(terms)
+        self._policy(terms)
         if effects.is_before_trust(command.action_id):
             said = f"action {command.action_id.hex()} was proposed before there was a trust file"
             raise Refused(said, code="before_trust", hint=_ANEW)
@@ -154,6 +162,7 @@ class Gate:
             raise other_trust(trust, found)
 
     def _check_terms(self, terms: Terms) -> None:
+        _check_expiry(terms)
         policy = self._policy(terms)
         if terms.approvals_needed != policy.approvals_needed:
             said = f"{terms.approvals_needed} approvals are asked for, and policy {policy.name!r} wants "
@@ -181,6 +190,17 @@ def other_trust(given: SignedTrust, found: TrustOnRecord | None) -> Refused:
     else:
         hint = f"it is an older one, or another: give the one with the serial {found.serial}"
     return Refused(f"{said}; on record is serial {found.serial}, {found.sha256.hex()}", code="other_trust", hint=hint)
+
+
+def _by_expiry(command: Observe) -> bool:
+    return isinstance(command.evidence, Drain) and command.evidence.kind is DrainKind.EXPIRY
+
+
+def _check_expiry(terms: Terms) -> None:
+    """Refuse that time ends a doubt at a target because who asks says so: no approver signs it."""
+    if terms.checks_expiry and terms.target_class is TargetClass.I:
+        said = "that its receiver refuses a permit that is over is the word of who asks, and no approver signs it"
+        raise Refused(said, code="unproved_expiry", hint="leave `checks_expiry` out: other evidence ends a doubt")
 
 
 def _approvals_on_record(effects: EffectTx, action: Action) -> Iterator[Approve]:
