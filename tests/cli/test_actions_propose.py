@@ -17,6 +17,7 @@ from agent_run_ledger.kernel.effects.request import Request
 from agent_run_ledger.testing import check_ledger
 from tests.cli.conftest import Arl, Ended
 from tests.cli.effect_store import PAY, POLICY, Effects, described
+from tests.cli.trusted_store import Trusted
 
 Ask = Callable[..., Ended]
 TERMS = ("--target", PAY, "--executor", "payer", "--approval", POLICY, "--as", "agent")
@@ -209,3 +210,13 @@ def test_a_successor_of_bytes_that_cannot_be_shown_needs_a_file(effects: Effects
         ledger.reject(Actor("finance", frozenset({Role.APPROVER})), view.action_id)
     ended = ask("successor", "raw", "--as", "agent")
     assert (ended.code, ended.error["code"], ended.error["hint"]) == (2, "bad_request", "give a FILE")
+
+
+def test_under_a_trust_file_nobody_says_that_time_ends_a_doubt(arl: Arl, db: Path, tmp_path: Path) -> None:
+    made = Trusted(db)
+    file = described(tmp_path, method="POST", path="/refunds", json={})
+    terms = ("--target", PAY, "--executor", "payer", "--approval", "finance", "--as", "agent", "--class", "i")
+    ask = ("actions", "propose", file, "--key", "k", *terms, "--trust", made.trust, "--db", db, "--json")
+    ended = arl(*ask, "--checks-expiry")
+    assert (ended.code, ended.error["code"]) == (1, "unproved_expiry")
+    assert arl(*ask).code == 0

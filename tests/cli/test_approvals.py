@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -313,3 +315,25 @@ def test_another_process_proposes_and_another_one_grants(shell: Arl, desk: Path)
     done = subprocess.run([sys.executable, "-c", claim, desk, action_id], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
     check_ledger(desk)
+
+
+def test_what_a_writer_changes_after_it_was_shown_is_neither_signed_nor_counted(
+    arl: Arl, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = propose(desk)
+
+    def meanwhile(question: str, *, yes: bool) -> None:
+        with closing(sqlite3.connect(desk)) as file:
+            (guard,) = file.execute("SELECT sql FROM sqlite_schema WHERE name = 'actions_lasting'").fetchone()
+            file.executescript(
+                "BEGIN; DROP TRIGGER actions_lasting;"
+                f"UPDATE actions SET audience = 'https://evil.example'; {guard}; END"
+            )
+
+    monkeypatch.setattr("agent_run_ledger.cli.confirm.confirm", meanwhile)
+    done = arl("approvals", "grant", "refund:17", "--db", desk)
+    assert "sent to https://pay.example" in re.sub(" +", " ", done.out)
+    assert (done.code, "another executor, audience" in done.err) == (1, True)
+    with open_effects(desk) as ledger:
+        found = ledger.get(view.action_id)
+        assert (found.audience, str(found.state), found.approvals) == ("https://evil.example", "proposed", ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from agent_run_ledger import EffectLedger, open_effects
 from agent_run_ledger.cli import key_files
+from agent_run_ledger.kernel.effects import Now
 from agent_run_ledger.ledger.authority import find_authority, trust_path_of
 from agent_run_ledger.ledger.local_trust import TRUST_NAME, local_folder
 from agent_run_ledger.store import open_sqlite
@@ -39,7 +41,14 @@ def public(arl: Arl, desk: Path, name: str) -> str:
 
 
 def description(
-    arl: Arl, desk: Path, *, serial: int = 1, officers: int = 2, window: str = "24h", more: str = ""
+    arl: Arl,
+    desk: Path,
+    *,
+    serial: int = 1,
+    officers: int = 2,
+    window: str = "24h",
+    more: str = "",
+    until: str = "2120-01-01",
 ) -> Path:
     """A trust file in words: ann asks and approves, bob and dan approve and are the officers, exe carries out."""
     lines = [f"serial = {serial}", f"officers_needed = {officers}", more]
@@ -49,7 +58,7 @@ def description(
             "[[principals]]",
             f'name = "{name}"',
             f"roles = {json.dumps(roles[name])}",
-            f'keys = [{{public_key = "{public(arl, desk, name)}", not_before = 2020-01-01, not_after = "2120-01-01"}}]',
+            f'keys = [{{public_key = "{public(arl, desk, name)}", not_before = 2020-01-01, not_after = "{until}"}}]',
         ]
     lines += ["[[principals]]", 'name = "exe"', 'kind = "automatic"', 'roles = ["executor"]']
     lines += ["[[policies]]", 'name = "two"', "approvals_needed = 2", "people_needed = 2"]
@@ -350,3 +359,14 @@ def test_the_doctor_says_how_the_trust_file_stands(arl: Arl, desk: Path) -> None
     assert finding(arl, desk)[0] == "bad"
     installed.unlink()
     assert finding(arl, desk) == ("warn", "serial 1 is on record, and none is found")
+
+
+@pytest.mark.parametrize(("now", "level"), [("2100-11-01", None), ("2100-12-03", "warn"), ("2101-01-02", "bad")])
+def test_doctor_warns_before_too_few_officers_keys_are_left(
+    arl: Arl, desk: Path, monkeypatch: pytest.MonkeyPatch, now: str, level: str | None
+) -> None:
+    assert arl("trust", "follow", made(arl, desk, "bob", "dan", until="2101-01-01"), "--yes", "--db", desk).code == 0
+    now_ms = int(datetime.fromisoformat(now).replace(tzinfo=UTC).timestamp()) * 1_000
+    monkeypatch.setattr("agent_run_ledger.ledger.authority.now_here", lambda time=None: Now(now_ms, now_ms))
+    told = {one["subject"]: one["level"] for one in arl("doctor", "--db", desk, "--json").json["findings"]}
+    assert (told["trust file"], told.get("officers")) == ("ok", level)

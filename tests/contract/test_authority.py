@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent_run_ledger import EffectLedger, Refused
-from agent_run_ledger.effects.trusting import MAX_SIGNED_BYTES
+from agent_run_ledger.effects import Actor
+from agent_run_ledger.effects.trusting import MAX_SIGNED_BYTES, sign_trust
 from agent_run_ledger.kernel.effects import Now, Role
 from agent_run_ledger.kernel.effects.trust import trust_sha256
 from agent_run_ledger.ledger.authority import (
@@ -161,3 +163,26 @@ def test_a_folder_that_nobody_can_look_into_may_hold_keys() -> None:
         assert not is_local(kit.path)
         local_folder(kit.path).write_bytes(b"no folder")
         assert is_local(kit.path)
+
+
+def test_the_one_on_record_is_found_after_the_keys_of_its_officers_are_over() -> None:
+    with approvals() as kit:
+        path, view = beside(kit), kit.asked()
+        kit.ticks.tick(KEY_ENDS_MS - START_MS)
+        with open_effects(kit.path, time=kit.ticks, settings=kit.settings) as ledger:
+            assert ledger.trust is not None
+            assert ledger.trust.signers == {"dan", "ola"}
+            assert ledger.revoke(Actor("rev", frozenset({Role.REVOKER})), view.action_id).revoked
+            assert ledger.follow_trust(signed(kit)).sha256 == trust_sha256(kit.trust)  # on record, and none else can be
+            later = sign_trust(replace(kit.trust, serial=2), [key("dan"), key("ola")])
+            assert code(lambda: ledger.follow_trust(later)) == "few_officers"
+        path.write_bytes(later)
+        assert code(lambda: found(kit)) == "few_officers"
+
+
+def test_the_first_one_does_not_count_after_the_keys_of_its_officers_are_over(tmp_path: Path) -> None:
+    with approvals(begin=False) as kit:
+        path = tmp_path / "first.json"
+        path.write_bytes(kit.by_officers(kit.trust).signed)
+        kit.ticks.tick(KEY_ENDS_MS - START_MS)
+        assert code(lambda: found(kit, path)) == "few_officers"

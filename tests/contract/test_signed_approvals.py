@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import Refused
-from agent_run_ledger.effects import ActionState, Event, gate, statement_bytes
+from agent_run_ledger.effects import ActionState, Event, TargetClass, gate, statement_bytes
 from agent_run_ledger.effects.verifying import verify_approval
 from agent_run_ledger.kernel.dsse import envelope_bytes, pae
 from agent_run_ledger.kernel.effects.approval import APPROVAL_TYPE, Statement
 from agent_run_ledger.kernel.effects.commands import Approve
+from agent_run_ledger.kernel.effects.evidence import DrainKind
 from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.keys import seal, verify
 from agent_run_ledger.ledger.local_trust import LOCAL, UNSIGNED, local_folder
 from tests.contract.approval_kit import DISPLAY, KEY_ENDS_MS, NONCE, REQUEST, Approvals, approvals
-from tests.contract.effect_kit import ANN, BOB, Kit, effects
+from tests.contract.effect_kit import ANN, BOB, WINDOW_MS, Kit, effects
 from tests.unit.effects.trust_examples import key
 
 A, E = ActionState, Event
@@ -171,6 +172,10 @@ WORSE: dict[str, tuple[Callable[[Approvals], dict[str, Any]], str]] = {
         },
         "window_too_long",
     ),
+    "an end of doubts by time that no approver signs": (
+        lambda kit: {"policy_sha256": kit.one, "target": TargetClass.I, "checks_expiry": True},
+        "unproved_expiry",
+    ),
 }
 
 
@@ -269,3 +274,18 @@ def test_what_was_approved_by_word_before_there_was_a_trust_file_is_not_claimed_
 
 def _shown(kit: Approvals) -> dict[str, Any]:
     return {"policy_sha256": kit.one, "display_sha256": sha256(DISPLAY).digest()}
+
+
+def test_who_asked_before_there_was_a_trust_file_ends_no_doubt_by_time() -> None:
+    for checks_expiry, target in ((True, TargetClass.I), (False, TargetClass.V)):
+        with approvals(begin=False) as kit:
+            view = kit.propose(target, checks_expiry=checks_expiry)
+            for event in (E.APPROVE, E.CLAIM, E.PREPARE, E.HAND_OUT, E.DOUBT):
+                view = kit.move(event, view)
+            kit.begin()
+            kit.ticks.tick(2 * WINDOW_MS)
+            drain = kit.drain(view, DrainKind.EXPIRY)
+            if checks_expiry:
+                assert kit.code(lambda: kit.do(E.OBSERVE, view, evidence=drain)) == "unproved_expiry"
+            else:
+                assert kit.do(E.OBSERVE, view, evidence=drain).drain == drain.evidence_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.cli.options import ActionId, Db, Json, Key, PassphraseFile, Trust, Yes
@@ -11,6 +12,7 @@ from agent_run_ledger.errors import Misuse, Refused
 if TYPE_CHECKING:
     from agent_run_ledger.cli.effect_stores import Deciding
     from agent_run_ledger.effects.views import ActionView
+    from agent_run_ledger.kernel.effects.approval import Statement
     from agent_run_ledger.kernel.effects.commands import Actor
     from agent_run_ledger.keys import SigningKey
 
@@ -38,20 +40,42 @@ def grant(
     _can_ask(as_json=as_json, yes=yes)
     action_id = _meant(db, action)
     with deciding_effects(db, trust) as here:
-        view = here.ledger.get(action_id)
-        body = here.ledger.request(view.action_id)
+        actor, signer = _signer(here, key, passphrase_file, APPROVER_KEY)
+        stored = here.ledger.get(action_id)
+        nonce = stored.nonce or os.urandom(NONCE_BYTES)
+        statement = here.ledger.statement(action_id, approver=actor.principal, nonce=nonce)
+        view, body = _as_signed(stored, statement), here.ledger.request(action_id)
         shown = display_of(view, body)
         if not as_json:
             print_action(view, here.authority.trust, shown)
         if shown is None:
-            said = f"the bytes of action {view.action_id.hex()} have no display that its proposal names"
+            said = f"the bytes of action {action_id.hex()} have no display that its proposal names"
             raise Refused(said, code="no_display", hint=_NO_DISPLAY)
-        actor, signer = _signer(here, key, passphrase_file, APPROVER_KEY)
         confirm(f"Approve exactly this as {clean(actor.principal)}?", yes=yes)
-        nonce = view.nonce or os.urandom(NONCE_BYTES)
-        statement = here.ledger.statement(view.action_id, approver=actor.principal, nonce=nonce)
         envelope = sign_approval(statement, signer, request=body, display=shown.encode("utf-8"))
         _tell(here, here.ledger.grant(envelope), actor.principal, "approved", as_json=as_json)
+
+
+def _as_signed(view: ActionView, statement: Statement) -> ActionView:
+    """Return an action as the statement says it, which is shown, and signed as it is: nothing is read in between.
+
+    Where the ledger has other terms by then, it refuses what was signed.
+    """
+    return replace(
+        view,
+        action_key=statement.action_key,
+        action_id=statement.action_id,
+        epoch=statement.epoch,
+        requester=statement.requester,
+        executor=statement.executor,
+        audience=statement.audience,
+        preconditions=statement.preconditions,
+        not_before_ms=statement.not_before_ms,
+        dispatch_before_ms=statement.dispatch_before_ms,
+        request_sha256=statement.request_sha256,
+        policy_sha256=statement.policy_sha256,
+        display_sha256=statement.display_sha256,
+    )
 
 
 def reject(

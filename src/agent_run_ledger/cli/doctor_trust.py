@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_run_ledger.errors import LedgerError
 
 if TYPE_CHECKING:
     from agent_run_ledger.cli.doctor_checks import Findings
+    from agent_run_ledger.kernel.effects.trust import TrustFile
     from agent_run_ledger.store import SqliteStore
+
+SOON_DAYS: Final = 30
+_DAY_MS: Final = 86_400_000
 
 
 def look_at_trust(found: Findings, store: SqliteStore) -> None:
@@ -38,3 +42,22 @@ def look_at_trust(found: Findings, store: SqliteStore) -> None:
         found.add("warn", "trust file", f"serial {on_record.serial}; {LOCAL}", "keep keys elsewhere for real effects")
     else:
         found.add("ok", "trust file", f"serial {on_record.serial}, {authority.path}")
+    if on_record is not None and authority is not None and authority.signed.sha256 == on_record.sha256:
+        _look_at_officers(found, authority.trust)
+
+
+def _look_at_officers(found: Findings, trust: TrustFile) -> None:
+    """Warn while there is time of a trust file that soon nothing can follow any more."""
+    from agent_run_ledger.effects.trusting import officers_with_keys
+    from agent_run_ledger.kernel.effects import Now
+    from agent_run_ledger.ledger.authority import now_here
+
+    now = now_here()
+    soon = Now(now.earliest_ms + SOON_DAYS * _DAY_MS, now.latest_ms + SOON_DAYS * _DAY_MS)
+    left, later = len(officers_with_keys(trust, now)), len(officers_with_keys(trust, soon))
+    if left < trust.officers_needed:
+        words = f"{left} officers have keys that count, and {trust.officers_needed} are needed: no other can follow it"
+        found.add("bad", "officers", words, "docs/guide/approvals.md says what goes on, and what is left to do")
+    elif later < trust.officers_needed:
+        words = f"in {SOON_DAYS} days {later} officers have keys that count, and {trust.officers_needed} are needed"
+        found.add("warn", "officers", words, "sign a later trust file with new keys, and `arl trust follow` it before")

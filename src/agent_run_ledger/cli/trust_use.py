@@ -97,13 +97,12 @@ def _put_in_use(
     from agent_run_ledger.cli.confirm import confirm
     from agent_run_ledger.cli.effect_stores import deciding_effects
     from agent_run_ledger.cli.output import note
-    from agent_run_ledger.effects.trusting import open_trust
     from agent_run_ledger.kernel.effects.trust import trust_sha256
-    from agent_run_ledger.ledger.authority import now_here
+    from agent_run_ledger.ledger.authority import opened_trust
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.store import stored_durability
 
-    given = open_trust(data, now=now_here(), expected_sha256=None)
+    given = opened_trust(setting.value, data)
     if record is not None and record.sha256 != trust_sha256(given.trust):
         with deciding_effects(setting.value, trust) as here:
             return here.ledger.follow_trust(data)

@@ -247,7 +247,7 @@ class Engine:
                 ledger=ledger,
                 same_permit=decision.same_permit,
             )
-        self.gate.admit(tx.effects, members, command)
+        self.gate.admit(tx.effects, ledger, members, command)
         answer = self._write(tx, members, command, decision, ledger, reading.now, beside)
         if reading.mark != mark:  # else it stands there already: a mark has its milliseconds for several transitions
             tx.effects.put_time_mark(reading.mark)

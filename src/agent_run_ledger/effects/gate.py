@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from agent_run_ledger.effects.sizes import NONCE_BYTES
 from agent_run_ledger.effects.trusting import SignedTrust
-from agent_run_ledger.effects.verifying import approval_said, read_approval, verify_approval
-from agent_run_ledger.errors import Refused
-from agent_run_ledger.kernel.effects import Action, Now, Standing, Terms
+from agent_run_ledger.effects.verifying import approval_said, envelope_of, read_approval, verify_approval
+from agent_run_ledger.errors import Refused, Tampered
+from agent_run_ledger.kernel.effects import Action, ActionState, Now, Standing, Terms, decide
 from agent_run_ledger.kernel.effects.approval import BadStatement, Statement
 from agent_run_ledger.kernel.effects.commands import (
     Actor,
@@ -17,11 +19,17 @@ from agent_run_ledger.kernel.effects.commands import (
     Command,
     Edit,
     HandOut,
+    Observe,
     Prepare,
     Propose,
     Successor,
 )
+from agent_run_ledger.kernel.effects.decision import Accepted
+from agent_run_ledger.kernel.effects.evidence import Drain, DrainKind
 from agent_run_ledger.kernel.effects.principals import ApprovalPolicy
+from agent_run_ledger.kernel.effects.record import transition_from
+from agent_run_ledger.kernel.effects.states import TargetClass
+from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
 from agent_run_ledger.ports.effects import EffectTx
 
@@ -29,6 +37,7 @@ NO_TRUST: Final = "open the ledger with its trust file (`open_effects`); `arl in
 
 _SIGN: Final = "let an approver sign it, and call `grant` with the envelope (`arl approvals grant`)"
 _ANEW: Final = "ask for it anew: edit what is proposed, or make a successor of what was revoked or rejected"
+_NO_MORE: Final = "revoke it, and make a successor that people approve anew"
 _POLICY: Final = "take the digest and the numbers of a policy of the trust file (`arl trust show`)"
 
 
@@ -87,13 +96,17 @@ class Gate:
             raise Refused(said, code="not_signed", hint=_SIGN)
         verify_approval(signed, self.trust.trust, ledger=ledger, action=action, now=command.now)
 
-    def admit(self, effects: EffectTx, members: tuple[Action, ...], command: Command) -> None:
+    def admit(self, effects: EffectTx, ledger: Standing, members: tuple[Action, ...], command: Command) -> None:
         """Refuse what the rules allow and the trust file does not. Asked after the rules.
 
         What was proposed before there was a trust file may have been approved without a signature, so nothing of it is
-        approved, claimed or sent. Refused: "unknown_policy", "other_count", "window_too_long", "before_trust", and as
-        `check_record` says.
+        approved, claimed or sent. A claim verifies every approval again, under the trust file that is in use by then.
+        Nobody ends a doubt at a target of class I by time alone, which only who asked says of it. Refused:
+        "unknown_policy", "other_count", "window_too_long", "unproved_expiry", "before_trust", for a claim also
+        "not_signed" and as `verify_approval` says, and as `check_record` says.
         """
+        if self.trust is not None and isinstance(command, Observe) and _by_expiry(command):
+            _check_expiry(_member(members, command.action_id).terms)
         if not isinstance(command, Propose | Edit | Successor | Approve | Claim | Prepare | HandOut):
             return
         self.check_record(effects.trust())
@@ -102,10 +115,40 @@ class Gate:
         if isinstance(command, Propose | Edit | Successor):
             self._check_terms(command.terms)
             return
-        self._policy(_member(members, command.action_id).terms)
+        terms = _member(members, command.action_id).terms
+        _check_expiry(terms)
+        self._policy(terms)
         if effects.is_before_trust(command.action_id):
             said = f"action {command.action_id.hex()} was proposed before there was a trust file"
             raise Refused(said, code="before_trust", hint=_ANEW)
+        if isinstance(command, Claim):
+            self._verify_again(effects, ledger, members, _member(members, command.action_id), self.trust.trust)
+
+    def _verify_again(
+        self, effects: EffectTx, ledger: Standing, members: tuple[Action, ...], action: Action, trust: TrustFile
+    ) -> None:
+        """Refuse a claim whose row has other approvals than those on record make, each verified and decided anew.
+
+        So who can write the rows gains nothing without the keys, and a key that the trust file has no more approved
+        nothing. A key counts by the time at which its approval was recorded.
+        """
+        row = replace(action, state=ActionState.PROPOSED, approvals=())
+        others = tuple(one for one in members if one.action_id != action.action_id)
+        for command in _approvals_on_record(effects, action):
+            if not command.approval.signature:
+                raise _approved_by_nobody(action)
+            signed = envelope_of(command.approval)
+            try:
+                verify_approval(signed, trust, ledger=ledger, action=row, now=command.now)
+            except Refused as error:
+                error.hint = error.hint or _NO_MORE
+                raise
+            decision = decide(ledger, (*others, row), command)
+            if not isinstance(decision, Accepted):
+                raise _approved_by_nobody(action)
+            row = decision.rows[0]
+        if (row.state, row.approvals) != (ActionState.AVAILABLE, action.approvals):
+            raise _approved_by_nobody(action)
 
     def check_record(self, found: TrustOnRecord | None) -> None:
         """Refuse to go on under another trust file than the one on record, which may have come meanwhile.
@@ -119,6 +162,7 @@ class Gate:
             raise other_trust(trust, found)
 
     def _check_terms(self, terms: Terms) -> None:
+        _check_expiry(terms)
         policy = self._policy(terms)
         if terms.approvals_needed != policy.approvals_needed:
             said = f"{terms.approvals_needed} approvals are asked for, and policy {policy.name!r} wants "
@@ -146,6 +190,34 @@ def other_trust(given: SignedTrust, found: TrustOnRecord | None) -> Refused:
     else:
         hint = f"it is an older one, or another: give the one with the serial {found.serial}"
     return Refused(f"{said}; on record is serial {found.serial}, {found.sha256.hex()}", code="other_trust", hint=hint)
+
+
+def _by_expiry(command: Observe) -> bool:
+    return isinstance(command.evidence, Drain) and command.evidence.kind is DrainKind.EXPIRY
+
+
+def _check_expiry(terms: Terms) -> None:
+    """Refuse that time ends a doubt at a target because who asks says so: no approver signs it."""
+    if terms.checks_expiry and terms.target_class is TargetClass.I:
+        said = "that its receiver refuses a permit that is over is the word of who asks, and no approver signs it"
+        raise Refused(said, code="unproved_expiry", hint="leave `checks_expiry` out: other evidence ends a doubt")
+
+
+def _approvals_on_record(effects: EffectTx, action: Action) -> Iterator[Approve]:
+    """Yield the approvals of an action as they were asked for, in the order recorded."""
+    for stored in effects.transitions(action.action_id):
+        try:
+            command = transition_from(stored.payload).command
+        except (ValueError, KeyError, TypeError) as error:
+            said = f"a record of action {action.action_id.hex()} cannot be read: {error}"
+            raise Tampered(said, code="corrupt") from error
+        if isinstance(command, Approve):
+            yield command
+
+
+def _approved_by_nobody(action: Action) -> Refused:
+    said = f"action {action.action_id.hex()} stands as approved, and the signatures on record do not say so"
+    return Refused(said, code="not_signed", hint=f"`arl verify` compares it with the log; {_NO_MORE}")
 
 
 def _member(members: tuple[Action, ...], action_id: bytes) -> Action:

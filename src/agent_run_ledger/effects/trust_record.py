@@ -7,7 +7,7 @@ from typing import Final
 from agent_run_ledger.effects.engine import Engine
 from agent_run_ledger.effects.gate import NO_TRUST, other_trust
 from agent_run_ledger.effects.refusals import error_of_trust
-from agent_run_ledger.effects.trusting import SignedTrust, follow_trust, open_trust
+from agent_run_ledger.effects.trusting import SignedTrust, follow_trust, known_trust, open_trust
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.effects import LedgerState, Standing
 from agent_run_ledger.kernel.effects.reading import Reading
@@ -60,7 +60,7 @@ def follow(engine: Engine, signed: bytes, *, op_id: bytes | None = None) -> Sign
 
     def put_on_record(tx: Tx, ledger: Standing, reading: Reading) -> SignedTrust:
         found = tx.effects.trust()
-        again = None if found is None else _on_record(signed, found, reading)
+        again = None if found is None else _on_record(signed, found)
         if again is not None:
             return again
         if op_id is not None and tx.effects.landed(op_id) is not None:
@@ -76,10 +76,10 @@ def follow(engine: Engine, signed: bytes, *, op_id: bytes | None = None) -> Sign
     return after
 
 
-def _on_record(signed: bytes, found: TrustOnRecord, reading: Reading) -> SignedTrust | None:
+def _on_record(signed: bytes, found: TrustOnRecord) -> SignedTrust | None:
     """Return the trust file of an envelope where it is the one on record, None where it is another."""
     try:
-        return open_trust(signed, now=reading.now, expected_sha256=found.sha256)
+        return known_trust(signed, sha256=found.sha256)
     except Refused as error:
         if error.code != "other_trust":
             raise

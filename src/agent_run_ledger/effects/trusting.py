@@ -46,11 +46,23 @@ def open_trust(data: bytes, *, now: Now, expected_sha256: bytes | None) -> Signe
     with keys that count now, and as `read_envelope` and `trust_from` say.
     """
     envelope, trust = _read(data)
-    found = trust_sha256(trust)
-    if expected_sha256 is not None and found != expected_sha256:
-        said = f"the trust file has the digest {found.hex()}, and {expected_sha256.hex()} is expected"
-        raise Refused(said, code="other_trust")
-    return SignedTrust(trust=trust, sha256=found, signers=_enough(envelope, trust, now), signed=data)
+    if expected_sha256 is not None:
+        _check_digest(trust, expected_sha256)
+    return SignedTrust(trust=trust, sha256=trust_sha256(trust), signers=_enough(envelope, trust, now), signed=data)
+
+
+def known_trust(data: bytes, *, sha256: bytes) -> SignedTrust:
+    """Return the trust file whose digest is on record, also when the keys that signed it count no more.
+
+    It counted when it came into use, which the record says and an audit verifies. `signers` are all officers whose
+    keys signed it, at any time. Refused: "other_trust" for another digest, and as `read_envelope` and `trust_from` say.
+    """
+    envelope, trust = _read(data)
+    _check_digest(trust, sha256)
+    signers = frozenset(
+        officer.name for officer in trust.officers for key in officer.keys if signed_by(envelope, key.public)
+    )
+    return SignedTrust(trust=trust, sha256=sha256, signers=signers, signed=data)
 
 
 def follow_trust(data: bytes, *, now: Now, before: TrustFile) -> SignedTrust:
@@ -73,6 +85,13 @@ def _read(data: bytes) -> tuple[Envelope, TrustFile]:
     return envelope, trust_from(envelope.payload)
 
 
+def _check_digest(trust: TrustFile, expected: bytes) -> None:
+    found = trust_sha256(trust)
+    if found != expected:
+        said = f"the trust file has the digest {found.hex()}, and {expected.hex()} is expected"
+        raise Refused(said, code="other_trust")
+
+
 def read_signers(data: bytes, *, now: Now) -> tuple[TrustFile, frozenset[str]]:
     """Return the trust file of an envelope, and which of its officers signed it so far: it may not count yet."""
     envelope, trust = _read(data)
@@ -86,6 +105,13 @@ def _signers(envelope: Envelope, trust: TrustFile, now: Now) -> frozenset[str]:
         for officer in trust.officers
         for key in officer.keys
         if key.begun(now) and not key.over(now) and signed_by(envelope, key.public)
+    )
+
+
+def officers_with_keys(trust: TrustFile, now: Now) -> frozenset[str]:
+    """Return the officers of a trust file who have a key that counts at a time."""
+    return frozenset(
+        officer.name for officer in trust.officers if any(key.begun(now) and not key.over(now) for key in officer.keys)
     )
 
 

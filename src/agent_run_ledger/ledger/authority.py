@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
-from agent_run_ledger.effects.trusting import MAX_SIGNED_BYTES, SignedTrust, open_trust
+from agent_run_ledger.effects.trusting import MAX_SIGNED_BYTES, SignedTrust, known_trust, open_trust
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.effects import Now
 from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.kernel.effects.principals import Principal
 from agent_run_ledger.kernel.effects.trust import TrustFile
+from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
 from agent_run_ledger.keys import SigningKey
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.ledger.local_trust import TRUST_NAME, is_local, local_folder
 from agent_run_ledger.ports.effects import TimeSource
+from agent_run_ledger.store import open_sqlite
 
 TRUST_VARIABLE: Final = "AGENT_RUN_LEDGER_TRUST"
 
@@ -55,14 +57,40 @@ def find_authority(
     """Return the trust file of a store, None where none was named and none lies beside it.
 
     Looked for as `trust_path_of` says. Refused: "no_trust_file" for one that was named and is not there, "unreadable",
-    and as `open_trust` says of one that too few officers signed. Whether it is the one on record, its ledger says.
+    and as `open_trust` says of one that too few officers signed. The one on record counted when it came into use, and
+    is found also after the keys of its officers are over. Whether it is that one, its ledger says.
     """
     path = trust_path_of(db_path, trust_path)
     named = trust_path is not None or bool(os.environ.get(TRUST_VARIABLE))
     if not named and not os.path.lexists(path):
         return None
-    signed = open_trust(read_trust_file(path), now=now_here(time), expected_sha256=None)
+    signed = opened_trust(db_path, read_trust_file(path), time=time)
     return Authority(signed=signed, path=path, local=is_local(db_path))
+
+
+def opened_trust(db_path: str | PathLike[str], data: bytes, *, time: TimeSource | None = None) -> SignedTrust:
+    """Return a signed trust file: the one on record in a store by its digest alone, any other as `open_trust` does."""
+    try:
+        return open_trust(data, now=now_here(time), expected_sha256=None)
+    except Refused as few:
+        if few.code != "few_officers":
+            raise
+        on_record = trust_in_use(db_path)
+        if on_record is None:
+            raise
+        try:
+            return known_trust(data, sha256=on_record.sha256)
+        except Refused:
+            raise few from None
+
+
+def trust_in_use(db_path: str | PathLike[str]) -> TrustOnRecord | None:
+    """Return which trust file is on record in a store, None where none is. Refused("no_store")."""
+    store = open_sqlite(db_path, create=False, readonly=True)
+    try:
+        return store.reader().effects.trust()
+    finally:
+        store.close()
 
 
 def read_trust_file(path: str | PathLike[str]) -> bytes:

@@ -142,6 +142,10 @@ class EffectTx(Protocol):
         """
         ...
 
+    def transitions(self, action_id: bytes) -> Sequence[StoredTransition]:
+        """Return the records of one member, in the order recorded."""
+        ...
+
     def last_record_id(self, action_id: bytes) -> int:
         """Return the record id of a member's latest transition, -1 without one."""
         ...

@@ -120,6 +120,10 @@ class SqliteEffects:
         rows = self._tx.fetch(self._q["select_operation"], (op_id,))
         return [transition_row(row) for row in rows if row[0] is not None] if rows else None
 
+    def transitions(self, action_id: bytes) -> list[StoredTransition]:
+        """See ports.effects.EffectTx.transitions."""
+        return [transition_row(row) for row in self._tx.fetch(self._q["select_action_records"], (action_id,))]
+
     def last_record_id(self, action_id: bytes) -> int:
         """See ports.effects.EffectTx.last_record_id."""
         last = self._tx.fetch(self._q["select_last_record"], (action_id,))[0][0]
