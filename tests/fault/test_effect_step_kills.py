@@ -18,15 +18,15 @@ from tests.fault.refund_server import RefundServer, refund_server
 pytestmark = pytest.mark.fault
 
 ASKING: Mapping[str, int] = {
-    "commit.begin": 7,
-    "commit.before": 7,
-    "commit.after": 7,
+    "commit.begin": 8,
+    "commit.before": 8,
+    "commit.after": 8,
     "record.before": 5,
     "record.after": 5,
     "body.before": 2,
     "body.after": 1,
-    "effect.before": 1,
-    "effect.after": 1,
+    "effect.before": 2,
+    "effect.after": 2,
     "effect_step.moved": 1,
 }
 """How often a life comes to each point that asks for an effect and is suspended."""
@@ -70,7 +70,7 @@ COUNTED = ("commit.begin", "commit.before", "commit.after", "record.before", "re
 """Points outside of the dispatch, which no class changes: a first campaign takes one class through all of them."""
 
 WAL = "commit.wal.write"
-WAL_WRITES = {"asking": 91, "acting": 151}
+WAL_WRITES = {"asking": 91, "acting": 147}
 
 
 def points(reached: Mapping[str, int]) -> list[KillPoint]:
