@@ -21,6 +21,7 @@ from agent_run_ledger.ledger.authority import (
     actor_with_key,
     find_authority,
     open_effects,
+    trust_in_use,
 )
 from agent_run_ledger.ledger.local_trust import TRUST_NAME, is_local, local_folder
 from tests.contract.approval_kit import KEY_ENDS_MS, Approvals, approvals
@@ -186,3 +187,22 @@ def test_the_first_one_does_not_count_after_the_keys_of_its_officers_are_over(tm
         path.write_bytes(kit.by_officers(kit.trust).signed)
         kit.ticks.tick(KEY_ENDS_MS - START_MS)
         assert code(lambda: found(kit, path)) == "few_officers"
+
+
+def test_one_that_only_lies_beside_a_store_is_not_put_in_use_by_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with approvals(begin=False) as kit:
+        path = local_folder(kit.path) / TRUST_NAME
+        path.parent.mkdir()
+        path.write_bytes(kit.by_officers(kit.trust).signed)
+        with pytest.raises(Refused, match="nobody has put it in use") as refusal:
+            open_effects(kit.path, time=kit.ticks, settings=kit.settings)
+        assert (refusal.value.code, "arl trust follow" in refusal.value.hint) == ("trust_not_in_use", True)
+        assert trust_in_use(kit.path) is None
+        monkeypatch.setenv(TRUST_VARIABLE, str(path))  # named, it is the first one
+        open_effects(kit.path, time=kit.ticks, settings=kit.settings).close()
+        monkeypatch.delenv(TRUST_VARIABLE)
+        assert found(kit) is not None
+        kit.signed_trust = kit.by_officers(kit.trust)
+        kit.reopen()

@@ -25,6 +25,9 @@ from agent_run_ledger.store import open_sqlite
 
 TRUST_VARIABLE: Final = "AGENT_RUN_LEDGER_TRUST"
 
+_PUT_IN_USE: Final = (
+    "`arl trust show` has its digest: compare it, and `arl trust follow` the file; if it is not yours, take it away"
+)
 _NAME_IT: Final = f"name the file with --trust or {TRUST_VARIABLE}"
 
 
@@ -57,14 +60,19 @@ def find_authority(
     """Return the trust file of a store, None where none was named and none lies beside it.
 
     Looked for as `trust_path_of` says. Refused: "no_trust_file" for one that was named and is not there, "unreadable",
-    and as `open_trust` says of one that too few officers signed. The one on record counted when it came into use, and
-    is found also after the keys of its officers are over. Whether it is that one, its ledger says.
+    "trust_not_in_use" for one that only lies beside a store which has none on record: whoever can write the folder is
+    not who decides whose signatures count. And as `open_trust` says of one that too few officers signed. The one on
+    record counted when it came into use, and is found also after the keys of its officers are over. Whether it is that
+    one, its ledger says.
     """
     path = trust_path_of(db_path, trust_path)
     named = trust_path is not None or bool(os.environ.get(TRUST_VARIABLE))
     if not named and not os.path.lexists(path):
         return None
     signed = opened_trust(db_path, read_trust_file(path), time=time)
+    if not named and trust_in_use(db_path) is None:
+        said = f"{path} lies beside the store, and nobody has put it in use"
+        raise Refused(said, code="trust_not_in_use", hint=_PUT_IN_USE)
     return Authority(signed=signed, path=path, local=is_local(db_path))
 
 
