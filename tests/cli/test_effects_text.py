@@ -81,6 +81,7 @@ def said_in_words(done: Ended) -> None:
     else:
         assert done.code != INTERNAL, done.err
         assert (done.out, done.err.startswith("error: ")) == ("", True)
+        assert all(is_plain(line) for line in re.findall(r"`(arl [^`]*)`", done.err)), done.err
 
 
 def test_a_doubt_that_is_decided_as_happened_says_that_it_is_over(effects: Effects, arl: Arl) -> None:

@@ -33,7 +33,10 @@ def look_at_trust(found: Findings, store: SqliteStore) -> None:
         advice = "`arl init --local` makes one for this machine; docs/guide/approvals.md is about more"
         found.add("note", "trust file", UNSIGNED, advice)
     elif authority is None:
-        advice = "name it with AGENT_RUN_LEDGER_TRUST: without it nothing is proposed, approved or claimed"
+        advice = (
+            "name it with AGENT_RUN_LEDGER_TRUST, or put the folder that was beside the store back from a backup: "
+            "without it nothing is proposed, approved or claimed"
+        )
         found.add("warn", "trust file", f"serial {on_record.serial} is on record, and none is found", advice)
     elif authority.signed.sha256 != on_record.sha256:
         words = f"serial {on_record.serial} is on record, and {authority.path} is another one"
