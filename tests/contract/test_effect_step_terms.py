@@ -8,6 +8,7 @@ import pytest
 
 from agent_run_ledger import EffectPending, EffectSettings, Refused, Request, RunLedger
 from agent_run_ledger.adapters.effects import ToolEffect
+from agent_run_ledger.adapters.gate import Permission
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.effects import ActionState, TargetClass, request_bytes
 from agent_run_ledger.kernel.effects.trust import TrustFile
@@ -197,6 +198,17 @@ def test_a_trust_file_that_cannot_be_opened_holds_a_tool_up() -> None:
         assert caught.value.code == "approval_pending"
         at.grant()
         assert live() == "paid"
+
+
+def test_who_asks_about_a_tool_that_is_held_up_is_told_that_it_waits() -> None:
+    with desk() as at:
+        at.trust.unlink()
+        ledger = RunLedger("ticket-17", at.path, effects=at.settings)
+        with ledger, ledger.run():
+            recorder = Recorder(effects={"pay": ToolEffect(key="refund:{order}", approval="finance")})
+            answer = recorder.ask("pay", {"order": 17}, call_id="c1")
+        assert answer.permission is Permission.PENDING
+        assert "start the program again" in answer.reason
 
 
 def _trust(at: Desk) -> TrustFile:

@@ -12,7 +12,6 @@ import pytest
 from agent_run_ledger import (
     ApprovalPending,
     EffectInDoubt,
-    EffectPending,
     EffectResult,
     EffectSettings,
     Found,
@@ -482,52 +481,6 @@ def test_the_history_of_a_run_tells_its_effects_too(capsys: pytest.CaptureFixtur
         (effect,) = told["effects"]
         assert (effect["action_key"], effect["status"], effect["approvals"]) == ("refund:17", "succeeded", ["bob"])
         assert [call["effect"] for call in told["calls"] if call["step"] == "refund"] == [effect["action_id"]]
-
-
-@pytest.mark.parametrize("sent", [False, True])
-def test_a_call_that_waits_is_shown_as_waiting_with_the_policy_that_it_waits_for(
-    sent: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import json
-
-    from agent_run_ledger.cli.main import main
-
-    with desk(hang_up) as at:
-        at.program().outcome()
-        if sent:
-            at.grant()
-            at.program().outcome()
-        shown: list[Any] = []
-        for trust in (at.trust, at.path.with_name("none.json")):
-            monkeypatch.setenv("AGENT_RUN_LEDGER_TRUST", str(trust))
-            assert main(["runs", "show", "--db", str(at.path), "ticket-17"]) == 0
-            shown.append(capsys.readouterr().out)
-            assert main(["runs", "show", "--json", "--db", str(at.path), "ticket-17"]) == 0
-            shown.append(json.loads(capsys.readouterr().out))
-        known, told, unknown, untold = shown
-        digest = at.last().policy_sha256.hex()
-        assert "waits" in known
-        assert "by policy finance" in known
-        assert f"by policy {digest[:12]}" in unknown
-        assert [call["state"] for call in told["calls"] if call["step"] == "refund"] == ["waits"]
-        assert [(one["policy"], one["policy_sha256"]) for one in told["effects"]] == [("finance", digest)]
-        assert [(one["policy"], one["policy_sha256"]) for one in untold["effects"]] == [("", digest)]
-
-
-def test_what_a_waiting_call_says_to_do_names_the_store() -> None:
-    import shlex
-
-    with desk(hang_up) as at:
-        for code in ("approvals show", "effects show"):
-            with pytest.raises(EffectPending) as caught:
-                at.program().run()
-            command = f"`arl {code} {at.last().action_id.hex()} --db {shlex.quote(str(at.path))}`"
-            assert command in caught.value.hint
-            if code == "approvals show":
-                at.grant()
-        with pytest.raises(Refused, match=f"refund:17 --db {at.path}") as drift:
-            at.program("another").run(17, 1)
-        assert drift.value.code == "argument_drift"
 
 
 def test_what_swallows_the_pending_error_leaves_a_run_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
