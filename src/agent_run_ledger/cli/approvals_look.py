@@ -40,6 +40,7 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
     now_ms = time.time_ns() // 1_000_000
     if page:
         table = new_table("ACTION", "KEY", "TO", "ASKED BY", "APPROVALS", "PROPOSED", "WINDOW", right=("APPROVALS",))
+        table.columns[0].no_wrap = True  # an id that is cut in two is another one: other columns fold first
         for stored, view in page:
             counts = f"{len(view.approvals)}/{view.approvals_needed}"
             proposed = ago_words(stored.proposed_at_ms, now_ms)
