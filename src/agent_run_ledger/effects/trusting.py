@@ -9,6 +9,7 @@ from typing import Final
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.dsse import Envelope, envelope_bytes, read_envelope
 from agent_run_ledger.kernel.effects import Now
+from agent_run_ledger.kernel.effects.principals import PublicKey
 from agent_run_ledger.kernel.effects.trust import TRUST_TYPE, TrustFile, trust_bytes, trust_sha256
 from agent_run_ledger.kernel.effects.trust_reader import MAX_TRUST_BYTES, trust_from
 from agent_run_ledger.keys import SigningKey, countersign, seal, signed_by
@@ -104,15 +105,17 @@ def _signers(envelope: Envelope, trust: TrustFile, now: Now) -> frozenset[str]:
         officer.name
         for officer in trust.officers
         for key in officer.keys
-        if key.begun(now) and not key.over(now) and signed_by(envelope, key.public)
+        if _counts(key, now) and signed_by(envelope, key.public)
     )
+
+
+def _counts(key: PublicKey, now: Now) -> bool:
+    return key.begun(now) and not key.over(now)
 
 
 def officers_with_keys(trust: TrustFile, now: Now) -> frozenset[str]:
     """Return the officers of a trust file who have a key that counts at a time."""
-    return frozenset(
-        officer.name for officer in trust.officers if any(key.begun(now) and not key.over(now) for key in officer.keys)
-    )
+    return frozenset(officer.name for officer in trust.officers if any(_counts(key, now) for key in officer.keys))
 
 
 def _enough(envelope: Envelope, trust: TrustFile, now: Now) -> frozenset[str]:

@@ -19,7 +19,7 @@ from agent_run_ledger.effects.signing import sign_approval
 from agent_run_ledger.errors import Refused, Unavailable
 from agent_run_ledger.kernel.effects.display import display
 from agent_run_ledger.keys import read_key
-from agent_run_ledger.ledger.authority import now_here, open_effects
+from agent_run_ledger.ledger.authority import now_here, open_effects, trust_path_of
 from agent_run_ledger.ledger.local_authority import APPROVER_KEY, make_local
 from agent_run_ledger.ledger.local_trust import local_folder
 from agent_run_ledger.store import open_sqlite
@@ -88,6 +88,7 @@ def tell_story(output: Path | None, say: Tell) -> Told:
     log_id = store.log_id
     store.close()
     make_local(database, log_id, name=APPROVER, now=now_here())
+    open_effects(database, trust_path=trust_path_of(database)).close()  # puts it in use
     with_ledger, without = folder / "service", folder / "service-without"
     with_ledger.mkdir()
     without.mkdir()
