@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,11 +18,8 @@ from agent_run_ledger import (
     Found,
     LedgerError,
     LoopDetected,
-    Opaque,
     Pending,
-    Refused,
     Request,
-    RunCancelled,
     RunLedger,
     StepTimeout,
     Unavailable,
@@ -343,156 +339,6 @@ def test_a_run_that_says_on_its_way_out_that_it_waits_goes_on_once_it_is_granted
         assert (result.status, at.sent, at.program().state()) == (201, 1, "completed")
         assert run() == result
         assert len(at.said) == 2
-
-
-def test_what_a_run_swallowed_and_went_on_from_is_asked_anew_once_it_is_granted() -> None:
-    with desk() as at:
-        at.program("first").outcome(1, 3_000)
-
-        def run() -> None:
-            program = at.program()
-            with program.ledger, program.ledger.run():
-                with suppress(ApprovalPending):
-                    program.refund(1, 3_000)
-                program.think("without it")
-                program.refund(2, 3_000)
-
-        with pytest.raises(ApprovalPending):
-            run()
-        at.grant("refund:1")
-        at.grant("refund:2")
-        run()
-        assert (at.sent, at.last("refund:2").state, at.last("refund:1").state) == (2, A.SUCCEEDED, A.SUCCEEDED)
-
-
-def test_a_run_that_was_left_by_another_error_goes_on_with_all_that_was_granted() -> None:
-    with desk() as at:
-
-        def run() -> None:
-            program = at.program()
-            with program.ledger, program.ledger.run():
-                waits: list[Exception] = []
-                for order in (1, 2, 3):
-                    try:
-                        program.refund(order, 3_000)
-                    except ApprovalPending as error:
-                        waits.append(error)
-                        program.think(f"about {order}")
-                if waits:
-                    raise ExceptionGroup("they wait", waits)
-
-        with pytest.raises(ExceptionGroup):
-            run()
-        for order in (1, 2, 3):
-            at.grant(f"refund:{order}")
-        run()
-        assert (at.sent, at.program().state()) == (3, "completed")
-
-
-def test_a_run_that_was_cancelled_while_a_call_waits_sends_nothing() -> None:
-    with desk() as at:
-        at.program().outcome()
-        program = at.program(wait_s=60)
-        said: list[Exception] = []
-
-        def live() -> None:
-            try:
-                program.run()
-            except RunCancelled as error:
-                said.append(error)
-
-        thread = threading.Thread(target=live)
-        thread.start()
-        eventually(lambda: program.state() == "running")
-        at.program().ledger.bind("ticket-17").cancel("no more of this")
-        at.grant()
-        thread.join(60)
-        assert [type(one) for one in said] == [RunCancelled]
-        assert (at.sent, at.last().state) == (0, A.AVAILABLE)
-
-
-def test_an_async_call_that_is_cancelled_while_it_waits_sends_nothing() -> None:
-    with desk() as at:
-
-        async def main() -> None:
-            ledger = RunLedger("async", at.path, effects=at.settings)
-
-            @ledger.effect(key="refund:{order}", target=http(at.server.url), approval="finance", wait_s=3_600)
-            async def refund(order: int) -> Request:
-                return Request.json("POST", "/refunds", {"order": order})
-
-            with suppress(asyncio.CancelledError):
-                async with ledger.run():
-                    task = asyncio.create_task(cast("Any", refund(17)))
-                    while not (await asyncio.to_thread(_asked, at, "refund:17")):
-                        await asyncio.sleep(0.01)
-                    task.cancel()
-                    await task
-            ledger.close()
-
-        asyncio.run(main())
-        at.grant()
-        assert (at.sent, at.last().state) == (0, A.AVAILABLE)
-
-
-def _asked(at: Desk, action_key: str) -> bool:
-    with at.people() as effects:
-        return bool(effects.inspect(action_key))
-
-
-def test_a_call_waits_as_long_as_it_was_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_run_ledger.runs.effect_calls.POLL_S", 0.001)
-    with desk() as at, pytest.raises(ApprovalPending):
-        at.program(wait_s=0.3).run()  # some hundred looks, none of which is a move
-
-
-def test_a_doubt_is_not_run_by_a_tool_that_is_no_effect_any_more() -> None:
-    done: list[str] = []
-    with desk() as at:
-
-        def agent(kind: str) -> None:
-            ledger = RunLedger("ticket-17", at.path, effects=at.settings)
-
-            def mail(to: str) -> str:
-                done.append(to)
-                raise RuntimeError("the line went dead")
-
-            declare: Any = ledger.tool if kind == "tool" else ledger.effect
-            settings = {} if kind == "tool" else {"key": "mail:{to}", "target": Opaque(), "approval": "finance"}
-            step = declare(**settings)(mail)
-            with ledger, ledger.run():
-                step("ann")
-
-        with pytest.raises(ApprovalPending):
-            agent("effect")
-        at.grant("mail:ann")
-        with pytest.raises(EffectInDoubt):
-            agent("effect")
-        with pytest.raises(EffectInDoubt):
-            agent("tool")
-        assert done == ["ann"]
-
-
-def test_a_call_that_was_left_as_repeatable_is_not_made_as_one_that_is_not(tmp_path: Path) -> None:
-    done: list[str] = []
-
-    def agent(*, safe: bool) -> None:
-        ledger = RunLedger("x", tmp_path / "runs.db")
-
-        @ledger.tool(name="mail", safe=safe)
-        def mail(to: str) -> None:
-            done.append(to)
-            if len(done) == 1:
-                raise KeyboardInterrupt
-
-        with ledger, ledger.run():
-            mail("ann")
-
-    with pytest.raises(KeyboardInterrupt):
-        agent(safe=True)
-    with pytest.raises(Refused) as caught:
-        agent(safe=False)
-    assert (caught.value.code, done) == ("was_repeatable", ["ann"])
 
 
 def test_of_two_that_are_waited_for_in_turn_each_is_asked_anew_once_it_is_granted() -> None:
