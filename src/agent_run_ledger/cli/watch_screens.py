@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from agent_run_ledger.cli.call_tree import call_line, calls_words
-from agent_run_ledger.cli.output import console, print_json, show, text
+from agent_run_ledger.cli.output import console, print_json, text
 from agent_run_ledger.cli.run_json import call_json, duration_ms, origin_json
 from agent_run_ledger.cli.run_tree import step_line, steps_words
 from agent_run_ledger.cli.runs_list import STATE_STYLES, state_words
@@ -80,13 +80,13 @@ class PlainLines:
     def show(self, before: RunView | None, now: RunView) -> None:
         """See Screen.show."""
         if run_changed(before, now):
-            show(Text.assemble(f"{iso(now.row.updated_at_ms)}  ", _head(now)))
+            _line(Text.assemble(f"{iso(now.row.updated_at_ms)}  ", _head(now)))
         width = max((len(step.definition.name) for step in now.steps), default=0)
         for step in changed_steps(before, now):
-            show(Text.assemble(f"{iso(_moment(step.in_flight, step.current, now))}  ", step_line(step, width)))
+            _line(Text.assemble(f"{iso(_moment(step.in_flight, step.current, now))}  ", step_line(step, width)))
         for call in changed_calls(before, now):
             marks = [] if call.mark is None else [call.mark]
-            show(Text.assemble(f"{iso(_moment(marks, call.current, now))}  ", call_line(call)))
+            _line(Text.assemble(f"{iso(_moment(marks, call.current, now))}  ", call_line(call)))
         sys.stdout.flush()
 
     def tick(self, now: RunView) -> None:
@@ -94,8 +94,16 @@ class PlainLines:
 
     def end(self, now: RunView, end: WatchEnd) -> None:
         """See Screen.end."""
-        show(_end_words(now, end))
+        _line(_end_words(now, end))
         sys.stdout.flush()
+
+
+def _line(words: Text) -> None:
+    """Print one line, however long: who reads a pipe line by line is not helped by a fold."""
+    out = console()
+    with out.capture() as captured:
+        out.print(words, soft_wrap=True)
+    sys.stdout.write(f"{captured.get().rstrip()}\n")
 
 
 class LiveScreen:
