@@ -6,13 +6,14 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command, interrupt
 
 from agent_run_ledger import (
@@ -31,6 +32,7 @@ from agent_run_ledger.adapters.langchain import (
     suspend_if_waiting,
     wrap_chat_model,
 )
+from agent_run_ledger.adapters.langchain.tool_node import ToolHook
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.runs.effect_steps import Effect
@@ -213,6 +215,28 @@ def test_a_doubt_is_raised_and_what_a_tool_node_makes_of_an_error_is_no_evidence
         with pytest.raises(EffectInDoubt):
             office.live(model, kind="graph")
     assert (len(office.ran), office.state) == (1, ActionState.UNRESOLVED)
+
+
+FAILED: Any = ToolMessage(content="no such order", tool_call_id="p1", status="error", artifact={"code": 404})
+
+
+@pytest.mark.parametrize(
+    "result", [FAILED, [FAILED], Command(update={"messages": [FAILED]})], ids=["message", "list", "command"]
+)
+def test_an_error_in_whatever_form_a_tool_gives_it_is_no_evidence(office: Office, result: Any) -> None:
+    for granted in (False, True):
+        recorder = Recorder(effects={"refund": EFFECT}, run=None)
+        request = ToolCallRequest(
+            tool_call={"name": "refund", "args": dict(REFUND[2]), "id": "p1", "type": "tool_call"},
+            tool=None,
+            state={},
+            runtime=cast("Any", None),
+        )
+        with RunLedger("ticket", office.folder / "ledger.db", effects=office.people.settings) as ledger:
+            with pytest.raises(EffectInDoubt if granted else ApprovalPending), ledger.run():
+                ToolHook(recorder, interrupts=False).call(request, lambda _: result)
+        if not granted:
+            office.people.grant(KEY)
 
 
 def test_an_effect_that_interrupts_in_its_body_is_not_run_again(office: Office, saver: Any) -> None:

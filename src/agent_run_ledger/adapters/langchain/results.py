@@ -63,6 +63,17 @@ def result_of(value: Any, call: ToolCall) -> Result:
     return failure(json.dumps(value), call)
 
 
+def says_error(plain: Any) -> bool:
+    """Return whether a message in what `plain_result` gave says that a tool failed: alone, in a list or in a command."""
+    if isinstance(plain, list):
+        return any(map(says_error, plain))
+    if not isinstance(plain, dict):
+        return False
+    if plain.get("status") == "error" and "content" in plain:
+        return True
+    return any(says_error(one) for name, one in plain.items() if name != "artifact")
+
+
 def failure(text: str, call: ToolCall) -> ToolMessage:
     """Return the message that tells a model that a call failed."""
     return ToolMessage(content=text, name=call["name"], tool_call_id=call["id"] or "", status="error")

@@ -15,7 +15,7 @@ from langgraph.types import Command, interrupt
 
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Permission
 from agent_run_ledger.adapters.langchain.plain import meaning
-from agent_run_ledger.adapters.langchain.results import ToolFailed, failure, plain_result, result_of
+from agent_run_ledger.adapters.langchain.results import ToolFailed, failure, plain_result, result_of, says_error
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.adapters.tool_target import NotDone
 from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, Pending, Vetoed
@@ -51,7 +51,7 @@ class ToolHook:
 
         def make_with(approved: dict[str, Any]) -> Any:
             with _no_evidence():
-                return plain_result(handler(_with(request, approved)))
+                return _evidence(handler(_with(request, approved)))
 
         asked, call_id = self._arguments(call), call["id"] or ""
         while True:
@@ -75,7 +75,7 @@ class ToolHook:
 
         async def make_with(approved: dict[str, Any]) -> Any:
             with _no_evidence():
-                return plain_result(await handler(_with(request, approved)))
+                return _evidence(await handler(_with(request, approved)))
 
         asked, call_id = self._arguments(call), call["id"] or ""
         while True:
@@ -137,6 +137,14 @@ def _no_evidence() -> Iterator[None]:
         yield
     except ToolFailed as error:
         raise NotDone(str(error)) from error
+
+
+def _evidence(result: object) -> Any:
+    """Return what a tool gave, as plain values. NotDone where some message of it says that the tool failed."""
+    plain = plain_result(result)
+    if says_error(plain):
+        raise NotDone(plain)
+    return plain
 
 
 def _put_off(bubbled: list[GraphBubbleUp], up: GraphBubbleUp) -> Pending:
