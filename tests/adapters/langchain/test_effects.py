@@ -232,9 +232,9 @@ def test_an_error_in_whatever_form_a_tool_gives_it_is_no_evidence(office: Office
             state={},
             runtime=cast("Any", None),
         )
-        with RunLedger("ticket", office.folder / "ledger.db", effects=office.people.settings) as ledger:
-            with pytest.raises(EffectInDoubt if granted else ApprovalPending), ledger.run():
-                ToolHook(recorder, interrupts=False).call(request, lambda _: result)
+        ledger = RunLedger("ticket", office.folder / "ledger.db", effects=office.people.settings)
+        with ledger, pytest.raises(EffectInDoubt if granted else ApprovalPending), ledger.run():
+            ToolHook(recorder, interrupts=False).call(request, lambda _: result)
         if not granted:
             office.people.grant(KEY)
 

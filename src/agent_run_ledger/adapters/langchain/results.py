@@ -64,7 +64,7 @@ def result_of(value: Any, call: ToolCall) -> Result:
 
 
 def says_error(plain: Any) -> bool:
-    """Return whether a message in what `plain_result` gave says that a tool failed: alone, in a list or in a command."""
+    """Return whether a message in what `plain_result` gave says that a tool failed, in a list or command too."""
     if isinstance(plain, list):
         return any(map(says_error, plain))
     if not isinstance(plain, dict):
