@@ -209,7 +209,7 @@ def test_a_write_off_takes_two_people_a_yes_and_that_nobody_can_look(effects: Ef
 
 def test_where_somebody_looked_nothing_is_written_off(effects: Effects, ask: Ask) -> None:
     effects.doubted("refund:1")
-    ask("observe", "refund:1", "--found", "unknown", "--as", "cat")
+    ask("observe", "refund:1", "--found", "nothing", "--as", "cat")
     off = ask("reconcile", "refund:1", "--write-off", "--nobody-can-look", "--with", "dan", "--yes", "--as", "cat")
     assert "arl effects show" in refused(off, "observable")["hint"]
 

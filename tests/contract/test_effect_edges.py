@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from agent_run_ledger.effects import Covers, DoubtBy, Found, Role
-from tests.contract.effect_kit import BOUND_MS, EXE, PERMIT_MS, WINDOW_MS, A, E, Kit, actor, effects
+from tests.contract.effect_kit import BOUND_MS, CAT, EXE, PERMIT_MS, WINDOW_MS, A, E, Kit, actor, effects
 from tests.contract.guard_kit import (
     DEAD,
     EARLY_TIMER,
@@ -114,3 +114,10 @@ def test_on_the_other_side_of_each_edge_it_happens(make: Callable[[Kit], Asked])
         size = kit.ledger._store.reader().head().size
         asked()
         assert kit.ledger._store.reader().head().size == size + 1
+
+
+def test_an_answer_of_which_nothing_follows_does_not_stand_in_the_way_of_a_write_off() -> None:
+    with effects() as kit:
+        view = kit.reach(A.UNRESOLVED)
+        kit.ledger.observe(CAT, view.action_id, kit.seen(view, Found.UNKNOWN))
+        assert kit.do(E.WRITE_OFF, view).state is A.WRITTEN_OFF

@@ -340,13 +340,19 @@ NOT_EXECUTED: Final[tuple[Guard[NotExecuted], ...]] = (
     Guard("executors_word", "the executor's own word is no evidence that it did nothing", _others_saw),
 )
 
+
+def _told_nothing(case: Case[WriteOff]) -> bool:
+    """Whether no look at the target told anything. An answer of which nothing follows is on record as such a look."""
+    return case.row.observation is None or case.row.observation.found is Found.UNKNOWN
+
+
 WRITE_OFF: Final[tuple[Guard[WriteOff], ...]] = (
     Guard("reconciler_is_executor", "who carries it out cannot decide what became of it", _nobody_is_executor),
     Guard("few_people", "to give up finding out takes two people", lambda c: _deciding(c) >= 2),
     Guard(
         "observable",
         "the target can be observed, so look",
-        lambda c: c.command.nobody_can_observe and c.row.observation is None,
+        lambda c: c.command.nobody_can_observe and _told_nothing(c),
     ),
 )
 
