@@ -18,6 +18,7 @@ from agent_run_ledger import (
     Request,
     RunCancelled,
     RunLedger,
+    Unavailable,
 )
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
@@ -174,3 +175,25 @@ def test_a_call_that_was_left_as_repeatable_is_not_made_as_one_that_is_not(tmp_p
     with pytest.raises(Refused) as caught:
         agent(safe=False)
     assert (caught.value.code, done) == ("was_repeatable", ["ann"])
+
+
+def test_a_call_of_a_key_within_its_own_send_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_run_ledger.ledger.run_effects.ALONE_S", 0.05)
+    with desk() as at:
+
+        def agent() -> str:
+            ledger = RunLedger("ticket-17", at.path, effects=at.settings)
+
+            @ledger.effect(key="mail:{to}", target=Opaque(), approval="finance")
+            def mail(to: str) -> str:
+                with pytest.raises(Unavailable) as caught:
+                    mail(to)
+                return caught.value.code
+
+            with ledger, ledger.run():
+                return str(cast("Any", mail("ann")).json())
+
+        with pytest.raises(ApprovalPending):
+            agent()
+        at.grant("mail:ann")
+        assert agent() == "effect_busy"

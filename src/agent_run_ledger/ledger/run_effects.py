@@ -17,7 +17,7 @@ from agent_run_ledger.effects.probing import Doubts, Prober
 from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.views import ActionView
 from agent_run_ledger.entropy import SystemEntropy
-from agent_run_ledger.errors import LedgerError, Misuse, Refused
+from agent_run_ledger.errors import LedgerError, Misuse, Refused, Unavailable
 from agent_run_ledger.kernel.effects import ActionState
 from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
 from agent_run_ledger.kernel.effects.display import display_sha256
@@ -247,14 +247,30 @@ class RunEffects:
                 self._sending.remove(mine)
                 self._ended.notify_all()
 
-    def _alone(self, action_key: str) -> threading.Lock:
-        """Return the lock of those in this process who carry out an effect of this key."""
-        with self._lock:
-            found = self._at_it.get(action_key)
-            if found is None:
-                found = self._at_it[action_key] = threading.Lock()
-            return found
+    @contextmanager
+    def _alone(self, action_key: str) -> Generator[None]:
+        """Be the only one in this process who carries out an effect of this key.
 
+        Unavailable("effect_busy") after ALONE_S: who is at it may wait for the very thread that asks.
+        """
+        with self._lock:
+            mine = self._at_it.get(action_key)
+            if mine is None:
+                mine = self._at_it[action_key] = threading.Lock()
+        if not mine.acquire(timeout=ALONE_S):
+            raise Unavailable(
+                f"an effect of {action_key!r} is under way in this process since {ALONE_S:.0f} s",
+                code="effect_busy",
+                hint="do not call it from the thread that its own send needs; the same call later tells the outcome",
+            )
+        try:
+            yield
+        finally:
+            mine.release()
+
+
+ALONE_S: Final = 90.0
+"""How long a call waits for another one of its key in this process: longer than any send takes."""
 
 _INIT: Final = "`arl init --local` makes one for this machine; see docs/guide/approvals.md"
 
