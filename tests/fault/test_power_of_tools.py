@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger.runs import journal
+from agent_run_ledger.store import SqliteStore
 from agent_run_ledger.testing import PowerDisk, check_ledger, cut_power_everywhere
 from agent_run_ledger.testing.body_counter import BodyCounter
 from agent_run_ledger.testing.power_life import RecordedLife, live, put, record_life
@@ -65,12 +66,18 @@ def test_a_tool_that_had_begun_is_never_repeated_after_a_power_cut(tmp_path: Pat
 
 
 def test_the_twin_that_does_not_sync_starts_pays_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = journal.Journal.commit
+    whole, transact, starting = journal.Journal.commit, SqliteStore.transact, list[bool]()
 
     def commit(self: journal.Journal, batch: Any) -> Any:
-        for start in batch.starts:
-            start.repeatable = True  # so that the mark is not synced
-        return whole(self, batch)
+        starting.append(bool(batch.starts) and not batch.concluded)
+        try:
+            return whole(self, batch)
+        finally:
+            starting.pop()
+
+    def unsynced(self: SqliteStore, op_id: bytes, fn: Any, *, sync: bool = True) -> Any:
+        return transact(self, op_id, fn, sync=sync and not any(starting))
 
     monkeypatch.setattr(journal.Journal, "commit", commit)
+    monkeypatch.setattr(SqliteStore, "transact", unsynced)
     assert _payments(tmp_path, _pay_had_begun) == 2

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from agent_run_ledger.effects.views import CLASS_WORDS, status_words
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.effects.trust import TrustFile
-from agent_run_ledger.ledger.authority import find_authority
 from agent_run_ledger.ledger.call_view import CallsView
 from agent_run_ledger.ports import Store
 
@@ -46,6 +45,8 @@ def effect_lines(store: Store, calls: CallsView | None, now_ms: int) -> Mapping[
 
 def _trust(store: Store) -> TrustFile | None:
     """Return the trust file that is there, for the names of policies: a digest has one name, in whichever file."""
+    from agent_run_ledger.ledger.authority import find_authority  # with the store and its driver: no help needs them
+
     with suppress(LedgerError):
         found = find_authority(store.location)
         return None if found is None else found.trust
