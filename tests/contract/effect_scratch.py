@@ -12,8 +12,9 @@ from agent_run_ledger.kernel.effects.commands import Command
 from agent_run_ledger.kernel.effects.decision import Accepted, Case, Recorded
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.effects.reducer import MOVES, _asked_about
-from agent_run_ledger.store.sqlite_effect_rows import row_of_action, row_of_approval
-from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE, SqliteEffects
+from agent_run_ledger.store.effect_rows import row_of_action, row_of_approval
+from agent_run_ledger.store.effect_tx import RowEffects
+from agent_run_ledger.store.sqlite_migrations import EFFECTS_FILE
 from agent_run_ledger.store.statements import sql_text, statements
 
 ROW_ID = 1
@@ -71,7 +72,7 @@ class Scratch:
         """Run an event's own statement, as the store does, and undo it; the number of rows that it changed."""
         after = moved(ledger, (before,), command).rows[0]
         transition = Transition(command=command, ledger=ledger, old=str(before.state), row=after)
-        name, bindings = SqliteEffects(_FakeTx(ledger.epoch))._statement(before, transition, now)  # type: ignore[arg-type]
+        name, bindings = RowEffects(_FakeTx(ledger.epoch), statements(EFFECTS_FILE))._statement(before, transition, now)  # type: ignore[arg-type]
         self.file.execute("SAVEPOINT one")
         try:
             self.file.execute(statements(EFFECTS_FILE)[name], bindings)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import Tampered
-from agent_run_ledger.store.sqlite_effect_rows import actions_from, row_of_action, row_of_approval, transition_row
+from agent_run_ledger.store.effect_rows import actions_from, row_of_action, row_of_approval, transition_row
 from tests.unit.effects.examples import APPROVAL, A, row
 
 PLACES = {

@@ -9,8 +9,7 @@ import apsw
 import pytest
 
 import agent_run_ledger.store
-from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
-from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
+from agent_run_ledger.store.sqlite_migrations import EFFECTS_FILE, QUERIES_FILE
 from agent_run_ledger.store.statements import sql_text, statements
 
 FOLDER = Path(agent_run_ledger.store.__file__).parent

@@ -15,7 +15,7 @@ from agent_run_ledger.effects.trusting import sign_trust
 from agent_run_ledger.kernel.effects.trust import TrustFile, trust_sha256
 from agent_run_ledger.kernel.effects.trust_change import trust_change_from
 from agent_run_ledger.store import open_sqlite
-from agent_run_ledger.store.sqlite_effect_reader import SqliteEffectReader
+from agent_run_ledger.store.effect_reader import RowEffectReader
 from agent_run_ledger.testing import check_ledger
 from tests.contract.approval_kit import Approvals, approvals
 from tests.contract.effect_kit import FakeWitness
@@ -268,7 +268,7 @@ def test_of_two_first_ones_the_second_is_refused(monkeypatch: pytest.MonkeyPatch
     with approvals(begin=False) as kit:
         first, second = kit.by_officers(kit.trust), kit.by_officers(later(kit))
         kit.opened(first).close()
-        monkeypatch.setattr(SqliteEffectReader, "trust", lambda self: None)
+        monkeypatch.setattr(RowEffectReader, "trust", lambda self: None)
         kit.opened(first).close()
         assert code(lambda: kit.opened(second)) == "other_trust"
         assert lines(kit) == [("untrusted", "trusted", 1)]

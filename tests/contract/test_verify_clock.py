@@ -16,7 +16,7 @@ from agent_run_ledger.kernel.effects import Standing
 from agent_run_ledger.kernel.effects.clock import CorrectClock, Correction, correction_mac
 from agent_run_ledger.kernel.effects.reading import LEAP_MS, Sample
 from agent_run_ledger.ledger.verify import verify_log
-from agent_run_ledger.store import open_sqlite, sqlite_effect_reader
+from agent_run_ledger.store import effect_reader, open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.effect_kit import A, E, effects
 from tests.contract.effect_stories import edit, frontier_of, places, rewrite
@@ -354,6 +354,6 @@ def _correct_copy(path: Path, log_id: bytes) -> None:
 
 
 def test_records_come_in_pages(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_effect_reader, "_CHUNK_ROWS", 1)
+    monkeypatch.setattr(effect_reader, "_CHUNK_ROWS", 1)
     assert len(set(corrections(ledger))) == 2
     assert said(ledger) == []

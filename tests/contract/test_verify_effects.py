@@ -12,7 +12,7 @@ import pytest
 
 from agent_run_ledger.kernel.effects import ActionState
 from agent_run_ledger.ledger.verify import Report, verify_log
-from agent_run_ledger.store import open_sqlite, sqlite_effect_reader
+from agent_run_ledger.store import effect_reader, open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.effect_stories import RECON, Stories, edit, frontier_of, places, rewrite
 
@@ -468,7 +468,7 @@ def test_a_copy_that_was_not_in_recovery_is_named(tmp_path: Path) -> None:
 
 
 def test_records_come_in_pages(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_effect_reader, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(effect_reader, "_CHUNK_ROWS", 7)
     store = open_sqlite(ledger, create=False)
     reads = store.reader().effects
     ids = [record.record_id for record in reads.leaf_transitions(first=0, stop=999)]

@@ -22,7 +22,7 @@ from agent_run_ledger.kernel.effects.evidence import FenceAnswer, Found, Observa
 from agent_run_ledger.ledger.effect_ledger import Dispatch, EffectLedger, Grant
 from agent_run_ledger.ports.effects import Heard, Seen
 from agent_run_ledger.store import sqlite_writer
-from agent_run_ledger.store.sqlite_effect_reader import SqliteEffectReader
+from agent_run_ledger.store.effect_reader import RowEffectReader
 from agent_run_ledger.store.sqlite_reader import SqliteReader
 from agent_run_ledger.testing import check_ledger
 from tests.fault.effect_kit import (
@@ -406,7 +406,7 @@ def test_a_permit_is_not_spent_where_its_bytes_cannot_be_read(empty: Path, read:
     desk = _desk(empty)
     call = _hand_out(desk)
     before = _stands(desk)
-    with patch.object(SqliteEffectReader, read, _unreadable), pytest.raises(Unavailable):
+    with patch.object(RowEffectReader, read, _unreadable), pytest.raises(Unavailable):
         call(number())
     assert _stands(desk) == before
     dispatch = call(number())
@@ -419,7 +419,7 @@ def test_bytes_that_are_not_the_approved_ones_are_found_before_the_permit_is_spe
     call = _hand_out(desk)
     before = _stands(desk)
     with (
-        patch.object(SqliteEffectReader, "request", lambda *_: b"other bytes"),
+        patch.object(RowEffectReader, "request", lambda *_: b"other bytes"),
         pytest.raises(Tampered),
     ):
         call(number())

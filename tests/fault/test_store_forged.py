@@ -16,7 +16,7 @@ from agent_run_ledger.kernel.merkle import leaf_hash
 from agent_run_ledger.kernel.record import RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RunRow, Tx
-from agent_run_ledger.store import SqliteStore, sqlite_reader
+from agent_run_ledger.store import SqliteStore, row_reader
 from tests.contract.store_kit import (
     Backend,
     begin,
@@ -133,7 +133,7 @@ def test_a_forged_kind_is_tampering_wherever_it_is_read(backend: Backend) -> Non
 
 
 def test_a_reader_remembers_a_bounded_number_of_runs(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_reader, "_MOST_UIDS", 2)
+    monkeypatch.setattr(row_reader, "_MOST_UIDS", 2)
     store = backend.open()
     rows = [begin(store, f"r{number}") for number in range(5)]
     found = [each.record.run_uid for each in store.reader().leaf_records(first=0, stop=9)]

@@ -11,9 +11,9 @@ import pytest
 
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unavailable
 from agent_run_ledger.store.naming import unopenable
+from agent_run_ledger.store.rows import in_flight_from, run_from, run_in_flight_from, standing_from
 from agent_run_ledger.store.sqlite_driver import Row
 from agent_run_ledger.store.sqlite_failures import translated
-from agent_run_ledger.store.sqlite_rows import in_flight_from, run_from, run_in_flight_from, standing_from
 
 PLACE = "/srv/runs.db"
 

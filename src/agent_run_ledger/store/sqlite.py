@@ -17,8 +17,9 @@ import apsw
 from agent_run_ledger.errors import Refused, Tampered, Unavailable
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.store.naming import make_lasting, unopenable
+from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.sidecar import FILE_MODE
-from agent_run_ledger.store.sqlite_driver import Connection, Row, connect
+from agent_run_ledger.store.sqlite_driver import Connection, connect
 from agent_run_ledger.store.sqlite_failures import is_half_done, replaced, translated
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE, SCHEMA_VERSION, apply_migrations, check_schema
 from agent_run_ledger.store.statements import statements

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 import apsw
 
 from agent_run_ledger.errors import LedgerError, Misuse, Unavailable
-from agent_run_ledger.kernel.envelope import Change, envelope_bytes
-from agent_run_ledger.kernel.merkle import append, leaf_hash, root
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.merkle import root
 from agent_run_ledger.ports import Clock, Head, Reader
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
+from agent_run_ledger.store.leaves import leaf_behind
 from agent_run_ledger.store.naming import SIDE_NAMES, check_alone, check_free, give_name, make_lasting, unopenable
+from agent_run_ledger.store.rows import head_from
 from agent_run_ledger.store.sqlite import (
     Place,
     close_reader,
@@ -29,7 +31,6 @@ from agent_run_ledger.store.sqlite_driver import Backup, Connection
 from agent_run_ledger.store.sqlite_failures import translated
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
 from agent_run_ledger.store.sqlite_reader import SqliteReader
-from agent_run_ledger.store.sqlite_rows import head_from
 from agent_run_ledger.store.sqlite_writer import append_event
 from agent_run_ledger.store.statements import statements
 
@@ -211,9 +212,7 @@ class SqliteBackup:
         was = "copy" if meta["is_copy"] else "authority" if meta["authority"] else "created"
         log_id, op_id = meta["log_id"], self._place.entropy.uuid7()
         change = Change(type="store", id=log_id, old=was, new="copy", generation=0)
-        envelope = envelope_bytes(log_id=log_id, op_id=op_id, epoch=head.epoch, time_ms=now_ms, changes=(change,))
-        frontier = append(head.size, head.frontier, leaf_hash(envelope))
-        append_event(cursor, head.size, op_id, envelope, frontier, now_ms)
+        append_event(cursor, leaf_behind(head, (change,), log_id=log_id, op_id=op_id, now_ms=now_ms), now_ms)
         cursor.execute(q["commit"])
         return head, log_id, now_ms
 

@@ -7,7 +7,8 @@ from typing import Any, Protocol, cast
 
 import apsw
 
-Row = tuple[Any, ...]
+from agent_run_ledger.store.rows import Row
+
 Bindings = Sequence[int | float | str | bytes | None]
 Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
 

@@ -14,6 +14,7 @@ from agent_run_ledger.store.sqlite_driver import Connection, connect
 from agent_run_ledger.store.statements import sql_text, statements
 
 QUERIES_FILE = "sqlite_queries.sql"
+EFFECTS_FILE = "sqlite_effects.sql"
 SCHEMA_VERSION = 4
 FIRST_WITH_HASHES = 2
 """The first version whose files say by which migrations they came to be."""

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from agent_run_ledger.errors import Misuse, Tampered, Unavailable
-from agent_run_ledger.kernel.envelope import Change, envelope_bytes
-from agent_run_ledger.kernel.merkle import append, leaf_hash
 from agent_run_ledger.ports import Clock, Entropy
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked, keep_for_ever, register
+from agent_run_ledger.store.leaves import LOG_ID_BYTES, first_leaf
 from agent_run_ledger.store.naming import unopenable
 from agent_run_ledger.store.sidecar import Sidecar
 from agent_run_ledger.store.sqlite import (
@@ -34,7 +33,6 @@ from agent_run_ledger.store.sqlite_reader import SqliteReader
 from agent_run_ledger.store.sqlite_writer import SqliteWriter, append_event
 from agent_run_ledger.store.statements import statements
 
-LOG_ID_BYTES = 16
 FORK_WAIT_S = 5.0
 
 Meta = dict[str, bytes | str | int]
@@ -337,6 +335,4 @@ def _write_first_rows(connection: Connection, clock: Clock, entropy: Entropy) ->
     for line in (("log_id", log_id), ("created_at_ms", now_ms), ("authority", 0), ("is_copy", 0)):
         cursor.execute(q["insert_meta"], line)
     cursor.execute(q["insert_head"], (now_ms,))
-    born = Change(type="store", id=log_id, old="none", new="created", generation=0)
-    envelope = envelope_bytes(log_id=log_id, op_id=op_id, epoch=0, time_ms=now_ms, changes=(born,))
-    append_event(cursor, 0, op_id, envelope, append(0, (), leaf_hash(envelope)), now_ms)
+    append_event(cursor, first_leaf(log_id=log_id, op_id=op_id, now_ms=now_ms), now_ms)

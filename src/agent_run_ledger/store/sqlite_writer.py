@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 import apsw
 
 from agent_run_ledger import probes
-from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unavailable, Uncertain
-from agent_run_ledger.kernel.envelope import envelope_bytes
-from agent_run_ledger.kernel.merkle import append, leaf_hash
-from agent_run_ledger.kernel.tiles import TILE_WIDTH, build_tile, completed_tiles, tile_id, tile_root
-from agent_run_ledger.ports import Clock, Head, Tx
+from agent_run_ledger.errors import LedgerError, Misuse, Tampered, Unavailable, Uncertain
+from agent_run_ledger.ports import Clock, Tx
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
+from agent_run_ledger.store.leaves import Leaf, already_committed, check_op_id, leaf_of, tiles_behind
+from agent_run_ledger.store.rows import Row, head_from
 from agent_run_ledger.store.sidecar import Sidecar
 from agent_run_ledger.store.sqlite import (
     Durability,
@@ -30,13 +29,11 @@ from agent_run_ledger.store.sqlite import (
 from agent_run_ledger.store.sqlite_driver import Connection, Cursor, extended_code
 from agent_run_ledger.store.sqlite_failures import replaced, translated
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
-from agent_run_ledger.store.sqlite_rows import head_from
 from agent_run_ledger.store.sqlite_tx import SqliteTx
 from agent_run_ledger.store.statements import statements
 
 T = TypeVar("T")
 
-OP_ID_BYTES = 16
 _META = ("log_id", "created_at_ms", "authority", "is_copy")
 
 
@@ -96,8 +93,7 @@ class SqliteWriter:
         """
         if os.getpid() != self._pid:
             raise forked(self._place.location)
-        if len(op_id) != OP_ID_BYTES:
-            raise Misuse(f"an op_id has {OP_ID_BYTES} bytes, not {len(op_id)}", code="bad_op_id")
+        check_op_id(op_id)
         if self.lock.is_mine():
             raise Misuse("a transaction was begun inside another one of this thread", code="nested_transaction")
         try:
@@ -224,7 +220,9 @@ class SqliteWriter:
             tx.end()
             if os.getpid() != self._pid:
                 raise forked(location)
-            if self._append_leaf(cursor, tx, head, op_id):
+            leaf = leaf_of(tx, head, log_id=self.log_id, op_id=op_id)
+            if leaf is not None:
+                append_event(cursor, leaf, tx.now_ms)
                 probes.reach("commit.before")
                 self._check_files()
                 self._commit(cursor, op_id)
@@ -247,22 +245,6 @@ class SqliteWriter:
         # Not cached: this PRAGMA acts while it is prepared. 0.5 µs.
         cursor.execute(self._q["sync_full" if sync else "sync_normal"], can_cache=False)
         self._synced = sync
-
-    def _append_leaf(self, cursor: Cursor, tx: SqliteTx, head: Head, op_id: bytes) -> bool:
-        """Write the leaf of what `tx` did, and return whether it did anything. Misuse for rows without a change."""
-        if tx.failure is not None:
-            raise tx.failure
-        if bool(tx.changes) is not tx.wrote:
-            what = "rows without a change" if tx.wrote else "a change without rows"
-            raise Misuse(f"a transaction wrote {what}", code="rows_and_leaf_differ")
-        if not tx.changes:
-            return False
-        envelope = envelope_bytes(
-            log_id=self.log_id, op_id=op_id, epoch=head.epoch, time_ms=tx.now_ms, changes=tx.changes
-        )
-        frontier = append(head.size, head.frontier, leaf_hash(envelope))
-        append_event(cursor, head.size, op_id, envelope, frontier, tx.now_ms)
-        return True
 
     def _check_files(self) -> None:
         """Refuse to commit into files that are no longer the ones every process sees under their names.
@@ -374,33 +356,25 @@ def _journal_of(cursor: Cursor) -> tuple[str, int]:
     return cursor.connection.pragma("journal_mode"), cursor.connection.pragma("synchronous")
 
 
-def append_event(
-    cursor: Cursor, size: int, op_id: bytes, envelope: bytes, frontier: tuple[bytes, ...], time_ms: int
-) -> None:
-    """Write event number `size`, the head that counts it and the tiles it completes.
+def append_event(cursor: Cursor, leaf: Leaf, time_ms: int) -> None:
+    """Write the event of a leaf, the head that counts it and the tiles it completes.
 
     Refused("already_committed") for an op_id that is in the log.
     """
     q = statements(QUERIES_FILE)
     try:
-        cursor.execute(q["insert_event"], (size, op_id, envelope))
+        cursor.execute(q["insert_event"], (leaf.index, leaf.op_id, leaf.envelope))
     except apsw.ConstraintError as error:
         if extended_code(error) != apsw.SQLITE_CONSTRAINT_UNIQUE:
             raise
-        raise Refused(f"operation {op_id.hex()} is already in the log", code="already_committed") from error
-    cursor.execute(q["update_head"], (size + 1, b"".join(frontier), time_ms))
-    for level, index in completed_tiles(size + 1) if (size + 1) % TILE_WIDTH == 0 else ():
-        nodes = build_tile(_tile_leaves(cursor, level, index))
-        cursor.execute(q["insert_tile"], (tile_id(level, index), tile_root(nodes), nodes))
+        raise already_committed(leaf.op_id) from error
+    cursor.execute(q["update_head"], (leaf.index + 1, leaf.frontier, time_ms))
 
+    def fetch(name: str, bindings: Row) -> list[Row]:
+        return cursor.execute(q[name], bindings).fetchall()
 
-def _tile_leaves(cursor: Cursor, level: int, index: int) -> list[bytes]:
-    q, first, stop = statements(QUERIES_FILE), index * TILE_WIDTH, (index + 1) * TILE_WIDTH
-    if level == 0:
-        return [leaf_hash(row[0]) for row in cursor.execute(q["select_envelopes"], (first, stop)).fetchall()]
-    below = level - 1
-    keys = (tile_id(below, first), tile_id(below, first) + TILE_WIDTH)
-    return [row[0] for row in cursor.execute(q["select_tile_roots"], keys).fetchall()]
+    for tile in tiles_behind(leaf, fetch):
+        cursor.execute(q["insert_tile"], tile)
 
 
 def _refuse_to_fill(_: Connection) -> None:

@@ -11,17 +11,18 @@ _MARKER = re.compile(r"^-- name: ([a-z_0-9]+)$", re.MULTILINE)
 
 
 @cache
-def statements(file_name: str) -> Mapping[str, str]:
-    """Return the statements of `sql/<file_name>` by the names in their `-- name: x` lines.
+def statements(*file_names: str) -> Mapping[str, str]:
+    """Return the statements of `sql/<file_name>`, of one file or several, by the names in their `-- name: x` lines.
 
     Text before the first marker is a comment. ValueError for a name that is given twice.
     """
-    pieces = _MARKER.split(sql_text(file_name))
     found: dict[str, str] = {}
-    for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        if name in found:
-            raise ValueError(f"{file_name}: two statements are named {name}")
-        found[name] = text.strip().removesuffix(";")
+    for file_name in file_names:
+        pieces = _MARKER.split(sql_text(file_name))
+        for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
+            if name in found:
+                raise ValueError(f"{file_name}: two statements are named {name}")
+            found[name] = text.strip().removesuffix(";")
     return MappingProxyType(found)
 
 

@@ -1,4 +1,4 @@
-"""Reads of effects on SQLite, as `ports.effects.EffectReader` wants them."""
+"""Reads of effects, whatever the engine, as `ports.effects.EffectReader` wants them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from agent_run_ledger.ports.effects import (
     StoredTransition,
     StoredTrustChange,
 )
-from agent_run_ledger.store.sqlite_driver import Connection, Row
-from agent_run_ledger.store.sqlite_effect_rows import (
+from agent_run_ledger.store.effect_rows import (
     actions_from,
     answer_row,
     correction_row,
@@ -25,9 +24,7 @@ from agent_run_ledger.store.sqlite_effect_rows import (
     trust_change_row,
     trust_on_record,
 )
-from agent_run_ledger.store.sqlite_effects import EFFECTS_FILE
-from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE
-from agent_run_ledger.store.statements import statements
+from agent_run_ledger.store.rows import Row
 
 T = TypeVar("T")
 
@@ -38,19 +35,31 @@ _OLDEST = dict.fromkeys(_HELD, "select_oldest_claimed") | {ActionState.UNRESOLVE
 """Which statement finds those that wait longest in a state; in another one they wait since their proposal."""
 
 
+class Found(Protocol):
+    """What a statement found."""
+
+    def fetchall(self) -> list[Row]: ...  # noqa: D102
+
+
+class Asked(Protocol):
+    """The part of a connection that these reads use, of whichever driver."""
+
+    def execute(self, query: Any, params: Any = None, /) -> Found: ...  # noqa: D102
+
+
 class Locked(Protocol):
     """Runs a function with the reader's connection while nobody else of this process uses it."""
 
-    def __call__(self, fn: Callable[[Connection], T]) -> T: ...  # noqa: D102
+    def __call__(self, fn: Callable[[Asked], T], /) -> T: ...  # noqa: D102
 
 
-class SqliteEffectReader:
-    """See ports.effects.EffectReader."""
+class RowEffectReader:
+    """See ports.effects.EffectReader. `q` are the statements of the engine by their names."""
 
-    def __init__(self, locked: Locked, location: str) -> None:
+    def __init__(self, locked: Locked, location: str, q: Mapping[str, str]) -> None:
         self._locked = locked
         self._location = location
-        self._q = statements(EFFECTS_FILE)
+        self._q = q
 
     def corrections(self) -> tuple[int, int]:
         """See ports.effects.EffectReader.corrections."""
@@ -89,7 +98,7 @@ class SqliteEffectReader:
         """See ports.effects.EffectReader.in_states."""
         in_state = self._q["select_row_ids_in_state"]
 
-        def read(connection: Connection) -> list[Row]:
+        def read(connection: Asked) -> list[Row]:
             row_ids = [
                 row[0]
                 for state in states
@@ -193,18 +202,18 @@ class SqliteEffectReader:
         """Return the actions of statements that give a moment and a row id, the earliest moments first."""
         order: dict[int, int] = {}
 
-        def read(connection: Connection) -> list[Row]:
+        def read(connection: Asked) -> list[Row]:
             found = [row for sql, bindings in asked for row in connection.execute(sql, bindings).fetchall()]
             order.update((row[1], place) for place, row in enumerate(sorted(found)[:limit]))
             return connection.execute(self._q["select_actions"], (str(list(order)),)).fetchall()
 
         return sorted(self._actions(read), key=lambda one: order[one.row_id])
 
-    def _actions(self, read: Callable[[Connection], list[Row]]) -> list[StoredAction]:
+    def _actions(self, read: Callable[[Asked], list[Row]]) -> list[StoredAction]:
         """Read actions with several statements in one read transaction."""
-        q = statements(QUERIES_FILE)
+        q = self._q
 
-        def read_all(connection: Connection) -> list[Row]:
+        def read_all(connection: Asked) -> list[Row]:
             connection.execute(q["begin_read"])
             try:
                 return read(connection)

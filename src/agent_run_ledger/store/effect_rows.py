@@ -24,7 +24,7 @@ from agent_run_ledger.ports.effects import (
     StoredTransition,
     StoredTrustChange,
 )
-from agent_run_ledger.store.sqlite_driver import Row
+from agent_run_ledger.store.rows import Row
 
 _SHORT_BYTES, _MOST_KEPT = 1_024, 512
 _APPROVAL: Final = 30

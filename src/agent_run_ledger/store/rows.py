@@ -1,13 +1,17 @@
-"""Rows of the SQLite schema as the values of ports, in both directions."""
+"""Rows of the schema, whatever the engine, as the values of ports, in both directions."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.merkle import HASH_BYTES
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import Head, InFlight, RecordKey, RunInFlight, RunRow, RunStanding, StoredRecord, UsageRow
-from agent_run_ledger.store.sqlite_driver import Row
+
+Row = tuple[Any, ...]
+"""The columns of one row, or what a statement is bound to, in the order of the statement."""
 
 LANE_BITS = 16
 _STATES = {state.value: state for state in RunState}

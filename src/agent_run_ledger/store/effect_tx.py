@@ -1,7 +1,8 @@
-"""The rows of effects within one write transaction on SQLite, as `ports.effects.EffectTx` wants them."""
+"""The rows of effects within one write transaction, whatever the engine, as `ports.effects.EffectTx` wants them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered
@@ -23,8 +24,7 @@ from agent_run_ledger.kernel.effects.trust_change import (
     trust_change_mac,
 )
 from agent_run_ledger.ports.effects import StoredAnswer, StoredCorrection, StoredTransition, StoredTrustChange
-from agent_run_ledger.store.sqlite_driver import Row
-from agent_run_ledger.store.sqlite_effect_rows import (
+from agent_run_ledger.store.effect_rows import (
     actions_from,
     correction_row,
     more_of,
@@ -34,22 +34,20 @@ from agent_run_ledger.store.sqlite_effect_rows import (
     trust_change_row,
     trust_on_record,
 )
-from agent_run_ledger.store.statements import statements
+from agent_run_ledger.store.rows import Row
 
 if TYPE_CHECKING:
-    from agent_run_ledger.store.sqlite_tx import SqliteTx
-
-EFFECTS_FILE = "sqlite_effects.sql"
+    from agent_run_ledger.store.row_tx import RowTx
 
 _VERIFY = "nothing was written; `arl verify` compares the rows with the log"
 
 
-class SqliteEffects:
-    """See ports.effects.EffectTx."""
+class RowEffects:
+    """See ports.effects.EffectTx. `q` are the statements of the engine by their names."""
 
-    def __init__(self, tx: SqliteTx) -> None:
+    def __init__(self, tx: RowTx, q: Mapping[str, str]) -> None:
         self._tx = tx
-        self._q = statements(EFFECTS_FILE)
+        self._q = q
         self._row_ids: dict[bytes, int] = {}
 
     @property
@@ -154,8 +152,8 @@ class SqliteEffects:
         self._tx.write(self._q["insert_answer"], bindings)
 
     def _insert(self, row: Action, request: bytes) -> None:
-        self._tx.write(self._q["insert_action"], row_of_action(row, self._tx.now_ms))
-        row_id = self._row_ids[row.action_id] = self._tx.last_row_id
+        row_id = self._tx.insert(self._q["insert_action"], row_of_action(row, self._tx.now_ms))
+        self._row_ids[row.action_id] = row_id
         if not row.rebuilt:
             self._tx.write(self._q["insert_request"], (row_id, request))
 
