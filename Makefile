@@ -28,7 +28,7 @@ PACKAGE := $(VENV)/.package-$(call id,pyproject.toml)
 RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --no-input
 
-.PHONY: help demo test test-fast test-adapters adapters lint bench bench-peers mutants campaign docs lock clean
+.PHONY: help demo postgres test test-fast test-adapters adapters lint bench bench-peers mutants campaign docs lock clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -40,7 +40,7 @@ demo: $(PACKAGE)  ## a real 20-step run, killed in step 19 and finished with not
 	@$(RUN)arl demo
 
 # Two lanes for two cores. No test measures time, each has a folder and ports of its own, and no two share a fixture.
-test: lint adapters  ## everything that gates: lint, then every test but the campaigns (under 30 minutes)
+test: lint adapters postgres  ## everything that gates: lint, then every test but the campaigns (under 30 minutes)
 	@log=$(VENV)/beside.log; \
 	  { $(MAKE) --no-print-directory test-adapters; adapters=$$?; \
 	    $(RUN)python -m pytest -m "fault and not campaign" --part 2/2; fault=$$?; \
@@ -51,6 +51,10 @@ test: lint adapters  ## everything that gates: lint, then every test but the cam
 	  wait $$beside; other=$$?; cat $$log; \
 	  echo "make test: exit codes: tests $$most, faults 1/2 $$fault, adapters and faults 2/2 $$other"; \
 	  [ $$most = 0 ] && [ $$fault = 0 ] && [ $$other = 0 ]
+
+# Debian's server is installed where it is missing and who asks is root. Without one the tests that need it are skipped.
+postgres:  ## a PostgreSQL server for the tests, which start a cluster of their own
+	@$(PYTHON) -m tests.services.postgres
 
 test-adapters: adapters  ## the adapters, each with its framework, in the framework's own environment
 	@for name in $(ADAPTERS); do echo "adapters: $$name" && \

@@ -12,7 +12,7 @@ compile() {
 
 # The extras that bring no framework. Frameworks pin their own world, so each has an environment of its own.
 small=()
-for extra in numpy otel pandas prometheus prices pydantic; do small+=(--extra "$extra"); done
+for extra in numpy otel pandas postgres prometheus prices pydantic; do small+=(--extra "$extra"); done
 
 # The development set decides; the smaller ones are cut out of it, so that no package has two versions.
 compile pyproject.toml "${small[@]}" --group build --group dev -o requirements/dev.txt "$@"

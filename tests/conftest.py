@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.services.postgres import MISSING, Cluster, find_bin, running
 
 pytest_plugins = ["tests.house.skips", "tests.house.parts", "pytester"]
 
@@ -31,3 +34,12 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("no ../shared beside this checkout")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """A PostgreSQL server of this run's own; without one on the machine its tests are skipped visibly."""
+    if find_bin() is None:
+        pytest.skip(MISSING)
+    with running() as cluster:
+        yield cluster

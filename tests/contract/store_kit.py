@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import apsw
+import psycopg
+import pytest
 
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
@@ -19,7 +24,9 @@ from agent_run_ledger.kernel.tiles import TILE_WIDTH, build_tile
 from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.ports import Clock, InFlight, Reader, RunRow, Store, Tx
 from agent_run_ledger.store import SqliteStore, open_sqlite
+from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
 from agent_run_ledger.testing.integrity import integrity_problems
+from tests.services.postgres import Cluster
 
 ENTROPY = SystemEntropy()
 
@@ -43,6 +50,12 @@ class Backend:
 
     kind: str
     open: Callable[..., SqliteStore]
+    edit: Callable[[str, str], None]
+    """Run people's own SQL on the store of a name, as the rules of the schema let it."""
+    forge: Callable[[str, str], None]
+    """The same where somebody took the rules away."""
+    refusal: type[Exception]
+    """What `edit` raises for what the schema does not let through."""
 
 
 @contextmanager
@@ -72,9 +85,80 @@ def sqlite_backend(folder: Path, durability: str) -> Iterator[Backend]:
         opened.append(store)
         return store
 
-    yield Backend(kind=f"sqlite-{durability}", open=open_one)
+    def edit(name: str, sql: str) -> None:
+        connection = open_one(name)._shared.writer()._connection
+        assert connection is not None
+        connection.execute(sql)
+
+    def forge(name: str, sql: str) -> None:
+        edit(name, f"PRAGMA ignore_check_constraints = 1; {sql}; PRAGMA ignore_check_constraints = 0")
+
+    yield Backend(kind=f"sqlite-{durability}", open=open_one, edit=edit, forge=forge, refusal=apsw.ConstraintError)
     for store in opened:
         store.close()
+
+
+@contextmanager
+def postgres_backend(cluster: Cluster) -> Iterator[Backend]:
+    """Stores in databases of their own; everything that was opened is closed, and what was made dropped, at the end."""
+    databases: dict[str, str] = {}
+    opened: list[PostgresStore] = []
+
+    def open_one(
+        name: str = "log", *, create: bool = True, clock: Clock | None = None, **settings: object
+    ) -> PostgresStore:
+        if name not in databases:
+            databases[name] = cluster.new_database()
+        store = open_postgres(
+            cluster.url(databases[name]),
+            create=create,
+            clock=clock or SystemClock(),
+            entropy=ENTROPY,
+            **settings,  # type: ignore[arg-type]
+        )
+        opened.append(store)
+        return store
+
+    def edit(name: str, sql: str) -> None:
+        cluster.run(f"SET search_path = agent_run_ledger; {postgres_sql(sql)}", databases[name])
+
+    def forge(name: str, sql: str) -> None:
+        checks = "SELECT conrelid::regclass, conname FROM pg_constraint WHERE contype = 'c' AND connamespace = %s"
+        for table, check in cluster.run(checks % "'agent_run_ledger'::regnamespace", databases[name]):
+            cluster.run(f"ALTER TABLE {table} DROP CONSTRAINT {check}", databases[name])
+        edit(name, f"SET session_replication_role = replica; {sql}")
+
+    yield Backend(
+        kind="postgres",
+        open=open_one,  # type: ignore[arg-type]
+        edit=edit,
+        forge=forge,
+        refusal=psycopg.errors.IntegrityError,
+    )
+    for store in opened:
+        store.close()
+    for database in databases.values():
+        cluster.drop(database)
+
+
+def postgres_sql(sql: str) -> str:
+    """A statement of SQLite with its bytes written as PostgreSQL has them."""
+    return re.sub(r"x'([0-9a-fA-F]*)'", r"'\\x\1'::bytea", sql)
+
+
+ENGINES = ("full", "extra", "postgres")
+"""Every kind of store: SQLite with the two durabilities, and PostgreSQL."""
+
+
+@contextmanager
+def engine(kind: str, request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """Stores of one of ENGINES."""
+    if kind == "postgres":
+        with postgres_backend(request.getfixturevalue("postgres")) as made:
+            yield made
+        return
+    with quick_folder() as folder, sqlite_backend(folder, kind) as made:
+        yield made
 
 
 def op() -> bytes:

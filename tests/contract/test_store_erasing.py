@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-import apsw
 import pytest
 
 from agent_run_ledger.errors import Misuse, Tampered
@@ -16,27 +15,38 @@ from agent_run_ledger.kernel.record import Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RunRow, Store, Tx
 from agent_run_ledger.store import SqliteStore
+from tests.contract.run_kit import until
 from tests.contract.store_kit import (
+    ENGINES,
     Backend,
     begin,
     check_log,
     do_step,
+    engine,
     mark,
     new_record,
     op,
-    quick_folder,
+    postgres_backend,
     sqlite_backend,
     start_step,
     step_change,
 )
+from tests.services.postgres import Cluster
 
 SECRET = b"the secret that somebody wants forgotten " * 60
 USAGE = b'[{"input_tokens":7}]'
 
 
-@pytest.fixture(params=["full", "extra"])
+@pytest.fixture(params=ENGINES)
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    with quick_folder() as folder, sqlite_backend(folder, request.param) as made:
+    with engine(request.param, request) as made:
+        yield made
+
+
+@pytest.fixture(params=["full", "extra"])
+def file(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """Only stores in a file."""
+    with engine(request.param, request) as made:
         yield made
 
 
@@ -185,7 +195,8 @@ def _complete(store: Store, row: RunRow) -> int:
     return store.transact(op(), complete)
 
 
-def test_the_oldest_run_that_is_kept_is_completed_and_not_erased(store: SqliteStore) -> None:
+def test_the_oldest_run_that_is_kept_is_completed_and_not_erased(file: Backend) -> None:
+    store = file.open()
     rows = [begin(store, f"r{number}") for number in range(3)]
     for row in rows[1:]:
         _complete(store, row)
@@ -273,8 +284,19 @@ def test_an_erased_record_keeps_its_place_and_what_it_used(backend: Backend) -> 
     assert after.fingerprint == record_id.to_bytes(8, "big")
 
 
-def test_what_was_erased_is_overwritten_on_the_disk(backend: Backend) -> None:
-    store = backend.open()
+def test_a_server_is_asked_to_free_what_was_erased_and_nothing_is_promised(postgres: Cluster) -> None:
+    with postgres_backend(postgres) as backend:
+        store = backend.open()
+        row = begin(store)
+        _erase_barely(store, row, [_used_step(store, row)])
+        database = store.location.rsplit("/", 1)[1]
+        counted = "SELECT n_dead_tup, vacuum_count FROM pg_stat_user_tables WHERE relname = 'records'"
+        assert not store.scrub()
+        until(lambda: postgres.run(counted, database) == [(0, 1)])
+
+
+def test_what_was_erased_is_overwritten_on_the_disk(file: Backend) -> None:
+    store = file.open()
     row = begin(store)
     record_id = _used_step(store, row)
     fingerprint = store.reader().record(record_id).record.fingerprint
@@ -381,7 +403,5 @@ def test_a_mark_loses_its_fingerprint(backend: Backend) -> None:
 def test_the_triggers_let_a_record_only_be_erased(backend: Backend, change: str) -> None:
     store = backend.open()
     _used_step(store, begin(store))
-    connection = store._shared.writer()._connection
-    assert connection is not None
-    with pytest.raises(apsw.ConstraintError):
-        connection.execute(change)
+    with pytest.raises(backend.refusal):
+        backend.edit("log", change)

@@ -14,23 +14,23 @@ from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.ports import Reader, RunInFlight, Store, Tx
 from tests.contract.store_kit import (
+    ENGINES,
     Backend,
     begin,
     check_log,
     do_step,
     end_step,
+    engine,
     mark,
     op,
-    quick_folder,
-    sqlite_backend,
     start_step,
     step_change,
 )
 
 
-@pytest.fixture(params=["full", "extra"])
+@pytest.fixture(params=ENGINES)
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    with quick_folder() as folder, sqlite_backend(folder, request.param) as made:
+    with engine(request.param, request) as made:
         yield made
 
 
@@ -93,9 +93,7 @@ def test_runs_are_counted_by_state_and_those_in_flight_come_with_their_oldest_ma
         RunInFlight("r2", RunState.RUNNING, 30),
         RunInFlight("r1", RunState.RUNNING, 50),
     ]
-    store._shared.writer()._connection.execute(  # type: ignore[union-attr]
-        "PRAGMA ignore_check_constraints = 1; UPDATE runs SET state = 'paused' WHERE run_id = 'r2'"
-    )
+    backend.forge("log", "UPDATE runs SET state = 'paused' WHERE run_id = 'r2'")
     for read in (store.reader().run_states, store.reader().runs_in_flight):
         with pytest.raises(Tampered, match="no known state"):
             read()
@@ -128,9 +126,10 @@ def test_a_run_in_no_known_state_hides_no_other_from_the_audit(backend: Backend)
     store = backend.open()
     for number in range(5):
         begin(store, f"r{number}")
-    store._shared.writer()._connection.execute(  # type: ignore[union-attr]
-        "PRAGMA ignore_check_constraints = 1; UPDATE runs SET state = 'paused' WHERE run_id = 'r2';"
-        "UPDATE runs SET attempt = 7 WHERE run_id = 'r1'; UPDATE runs SET attempt = 8 WHERE run_id = 'r4'"
+    backend.forge(
+        "log",
+        "UPDATE runs SET state = 'paused' WHERE run_id = 'r2';"
+        "UPDATE runs SET attempt = 7 WHERE run_id = 'r1'; UPDATE runs SET attempt = 8 WHERE run_id = 'r4'",
     )
     texts = [problem.text for problem in verify_log(store.reader()).problems]
     assert sum("row 3, cannot be read" in text and "'paused'" in text for text in texts) == 1

@@ -12,6 +12,7 @@ from agent_run_ledger.kernel.record import RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RunRow, RunStanding, Store, Tx
 from tests.contract.store_kit import (
+    ENGINES,
     Backend,
     SetClock,
     begin,
@@ -19,19 +20,18 @@ from tests.contract.store_kit import (
     check_log,
     do_step,
     end_step,
+    engine,
     mark,
     new_record,
     op,
-    quick_folder,
-    sqlite_backend,
     start_step,
     step_change,
 )
 
 
-@pytest.fixture(params=["full", "extra"])
+@pytest.fixture(params=ENGINES)
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    with quick_folder() as folder, sqlite_backend(folder, request.param) as made:
+    with engine(request.param, request) as made:
         yield made
 
 

@@ -1,0 +1,175 @@
+"""The one opener of a PostgreSQL store: nothing else in this library connects to its database."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+from weakref import WeakSet
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from agent_run_ledger.errors import Misuse, Refused, Unavailable
+from agent_run_ledger.ports import Entropy
+from agent_run_ledger.store.forks import register
+from agent_run_ledger.store.postgres_driver import Connection, connect_to
+from agent_run_ledger.store.postgres_failures import translated, unconnected
+from agent_run_ledger.store.statements import statements
+
+QUERIES_FILE: Final = "postgres_queries.sql"
+EFFECTS_FILE: Final = "postgres_effects.sql"
+OLDEST_SERVER: Final = 130_000
+"""As server_version_num says it. Older ones get no corrections any more."""
+
+_CONFIRMED: Final = ("on", "remote_apply")
+_SCHEMA_PATH: Final = "agent_run_ledger,pg_temp"
+
+# What a dead peer costs: without these a lost host is noticed after two hours. The URL may say otherwise.
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "application_name": "agent-run-ledger",
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One database and how this process uses it. `location` has no password in it, `parameters` may."""
+
+    location: str
+    wait_s: float
+    entropy: Entropy
+    parameters: Mapping[str, Any] = field(repr=False)
+
+
+def place_of(url: str, *, wait_s: float, entropy: Entropy) -> Place:
+    """Return what a URL (postgresql://…) names. Misuse("bad_url") where it is none; the message does not repeat it."""
+    try:
+        named = conninfo_to_dict(url)
+    except (psycopg.Error, ValueError, UnicodeError):
+        # Not chained: what the driver says of it may hold the password.
+        raise Misuse(
+            "the URL of the store is not one of PostgreSQL",
+            code="bad_url",
+            hint="postgresql://user@host:5432/database; percent-encode what is special in a password",
+        ) from None
+    parameters = {**_DEFAULTS, **named, "client_encoding": "UTF8"}
+    return Place(location=_location_of(named), wait_s=wait_s, entropy=entropy, parameters=parameters)
+
+
+def _location_of(named: Mapping[str, Any]) -> str:
+    host = str(named.get("host") or named.get("hostaddr") or os.environ.get("PGHOST") or "localhost")
+    port = str(named.get("port") or os.environ.get("PGPORT") or "5432")
+    user = named.get("user") or os.environ.get("PGUSER")
+    database = named.get("dbname") or os.environ.get("PGDATABASE") or user or ""
+    who = f"{quote(str(user), safe='')}@" if user else ""
+    return f"postgresql://{who}{quote(host, safe=',:.')}:{port}/{quote(str(database), safe='')}"
+
+
+def connect(place: Place, *, readonly: bool = False) -> Connection:
+    """Open a connection and make sure that it is what the store needs: direct, synchronous, on tables of ours.
+
+    Unavailable: unreachable, too_many_connections, server_starting, read_only. Refused: login_refused, no_database,
+    pooled_connection, bad_encoding. Misuse: server_too_old.
+    """
+    parameters = {**place.parameters, "options": _options(place, readonly=readonly)}
+    try:
+        connection = connect_to(parameters)
+    except psycopg.Error as error:
+        raise unconnected(error, place.location) from error
+    try:
+        _check_session(connection, place, readonly=readonly)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, psycopg.Error):
+            raise translated(error, place.location) from error
+        raise
+    _open.add(connection)
+    return connection
+
+
+def _options(place: Place, *, readonly: bool) -> str:
+    """Return what the session begins with. It stands above what the role or the database has been given."""
+    wait_ms = max(1, round(place.wait_s * 1000))
+    given = str(place.parameters.get("options") or "")
+    wanted = {
+        "search_path": _SCHEMA_PATH,
+        "lock_timeout": str(wait_ms),
+        "statement_timeout": str(2 * wait_ms),
+        "idle_in_transaction_session_timeout": str(2 * wait_ms),
+        "client_min_messages": "warning",
+        "default_transaction_read_only": "on" if readonly else "off",
+        "jit": "off",
+    }
+    if "synchronous_commit" not in given:
+        wanted["synchronous_commit"] = "on"
+    return " ".join((given, *(f"-c {name}={value}" for name, value in wanted.items()))).strip()
+
+
+def _check_session(connection: Connection, place: Place, *, readonly: bool) -> None:
+    found = connection.execute(statements(QUERIES_FILE)["select_session"], prepare=False).fetchall()[0]
+    pid, synchronous, path, encoding, version, standby, _ = found
+    location = place.location
+    if pid != connection.info.backend_pid or path.replace(" ", "") != _SCHEMA_PATH:
+        raise Refused(
+            f"{location} is reached through a connection pooler: locks and settings of a session do not last there",
+            code="pooled_connection",
+            hint="name the server itself; every process keeps a few connections of its own",
+        )
+    if version < OLDEST_SERVER:
+        raise Misuse(f"{location} runs PostgreSQL {version // 10_000}", code="server_too_old", hint="13 is the oldest")
+    if encoding != "UTF8":
+        raise Refused(
+            f"{location} stores text as {encoding}", code="bad_encoding", hint="make a database with ENCODING 'UTF8'"
+        )
+    if readonly:
+        return
+    if standby:
+        raise Unavailable(
+            f"{location} is a standby, which cannot be written", code="read_only", hint="name the primary"
+        )
+    if synchronous not in _CONFIRMED:
+        raise Unavailable(
+            f"{location}: synchronous_commit is {synchronous}, so that a commit could be lost",
+            code="cannot_open",
+            hint="take it out of the URL's options",
+        )
+
+
+class _Fork:
+    """What a fork does to connections: nothing in the parent; in a child they lead nowhere.
+
+    The driver closes no connection of another process. But whoever comes back out of a transaction in a child, or
+    reads on in it, would write into the parent's connection.
+    """
+
+    def before_fork(self) -> None:
+        """See Forkable."""
+
+    def after_fork_in_parent(self) -> None:
+        """See Forkable."""
+
+    def after_fork_in_child(self) -> None:
+        """See Forkable."""
+        for connection in list(_open):
+            if connection.closed:
+                continue
+            ours, other = socket.socketpair()
+            other.close()
+            os.dup2(ours.fileno(), connection.fileno())
+            ours.close()
+
+
+_open: WeakSet[Connection] = WeakSet()
+
+if sys.platform != "win32":
+    register(_Fork())

@@ -1,0 +1,84 @@
+"""The part of the PostgreSQL driver that the store uses, with exact types: the driver's own take only literal SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, cast
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8BinaryDumper
+
+from agent_run_ledger.store.rows import Row
+
+_MOST_PREPARED = 300
+
+
+class Cursor(Protocol):
+    """See psycopg.Cursor."""
+
+    @property
+    def rowcount(self) -> int: ...  # noqa: D102
+
+    @property
+    def statusmessage(self) -> str | None: ...  # noqa: D102
+
+    def fetchall(self) -> list[Row]: ...  # noqa: D102
+
+
+class Pipeline(Protocol):
+    """See psycopg.Pipeline."""
+
+    def sync(self) -> None: ...  # noqa: D102
+
+
+class Session(Protocol):
+    """See psycopg.ConnectionInfo."""
+
+    @property
+    def backend_pid(self) -> int: ...  # noqa: D102
+
+    @property
+    def transaction_status(self) -> TransactionStatus: ...  # noqa: D102
+
+
+class Connection(Protocol):
+    """See psycopg.Connection."""
+
+    @property
+    def closed(self) -> bool: ...  # noqa: D102
+
+    @property
+    def info(self) -> Session: ...  # noqa: D102
+
+    def execute(  # noqa: D102
+        self, query: str, params: Row | None = None, *, prepare: bool | None = None, binary: bool = False
+    ) -> Cursor: ...
+
+    def pipeline(self) -> AbstractContextManager[Pipeline]: ...  # noqa: D102
+
+    def transaction(self) -> AbstractContextManager[object]: ...  # noqa: D102
+
+    def add_notice_handler(self, callback: Callable[[psycopg.errors.Diagnostic], None], /) -> None: ...  # noqa: D102
+
+    def fileno(self) -> int: ...  # noqa: D102
+
+    def close(self) -> None: ...  # noqa: D102
+
+
+class _BoolDumper(Int8BinaryDumper):
+    """The schema has numbers where Python has bool, as SQLite's has."""
+
+    def dump(self, obj: Any) -> Any:
+        return super().dump(int(obj))
+
+
+def connect_to(parameters: dict[str, Any]) -> Connection:
+    """Return a new connection that commits by itself and sends every number as a BIGINT. Raises psycopg.Error."""
+    connection = psycopg.connect(make_conninfo(**parameters), autocommit=True, prepare_threshold=0)
+    connection.prepared_max = _MOST_PREPARED
+    connection.adapters.register_dumper(int, Int8BinaryDumper)
+    connection.adapters.register_dumper(bool, _BoolDumper)
+    return cast(Connection, connection)

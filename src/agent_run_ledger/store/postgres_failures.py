@@ -1,0 +1,100 @@
+"""What an exception of the PostgreSQL driver means for the caller, in the words of the error tree."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unavailable
+
+Rule = tuple[type[LedgerError], str, str, str]
+
+_AGAIN = "try again: nothing happened"
+
+# By SQLSTATE (PostgreSQL, appendix A): the longest beginning that is listed decides.
+_RULES: dict[str, Rule] = {
+    "08": (Unavailable, "connection_lost", "the connection to {location} was lost", _AGAIN),
+    "22": (Refused, "unstorable", "a value cannot be stored in {location}", ""),
+    "22021": (Refused, "unstorable", "a text cannot be stored in {location}", "PostgreSQL stores no NUL characters"),
+    "23": (Misuse, "constraint", "a row breaks a rule of the schema of {location}", ""),
+    "25006": (Unavailable, "read_only", "{location} cannot be written", "is it a standby? name the primary"),
+    "25P03": (Unavailable, "interrupted", "{location} ended a transaction that stood still for too long", _AGAIN),
+    "28": (Refused, "login_refused", "{location} does not let this user in", "check user and password"),
+    "3D000": (Refused, "no_database", "there is no such database at {location}", "`createdb` makes one"),
+    "40": (Unavailable, "store_busy", "{location} undid the transaction because of another one", _AGAIN),
+    "42": (Tampered, "schema_changed", "{location} does not have the tables it was created with", ""),
+    "42501": (Refused, "no_permission", "this user may not do that in {location}", "ask its owner for the rights"),
+    "53": (Unavailable, "no_resources", "{location} has no resources left", ""),
+    "53100": (Unavailable, "disk_full", "there is no room left for {location}", "nothing was lost"),
+    "53300": (Unavailable, "too_many_connections", "{location} takes no more connections", "raise max_connections"),
+    "54": (Refused, "too_big", "a value is too big for {location}", ""),
+    "55P03": (Unavailable, "store_busy", "{location} stayed locked by another process", _AGAIN),
+    "57": (Unavailable, "connection_lost", "{location} ended the connection", _AGAIN),
+    "57014": (Unavailable, "interrupted", "the statement on {location} was broken off", _AGAIN),
+    "57P03": (Unavailable, "server_starting", "{location} starts, stops or recovers", "try again in a moment"),
+    "XX001": (Tampered, "corrupt", "{location} is not an intact database", "restore it from a backup"),
+    "XX002": (Tampered, "corrupt", "{location} has an index that is not intact", "REINDEX it"),
+}
+
+# A login that fails has no SQLSTATE in the driver, only the server's words; other languages get the general answer.
+_SAID: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"password authentication failed|no password supplied|no pg_hba\.conf entry|role .* does not"), "28"),
+    (re.compile(r"database .* does not exist"), "3D000"),
+    (re.compile(r"too many (?:clients|connections)|remaining connection slots|connection limit"), "53300"),
+    (re.compile(r"starting up|shutting down|recovery mode|not yet accepting"), "57P03"),
+)
+_POOLER = re.compile(r"unsupported startup parameter")
+_LONGEST = 300
+
+
+def translated(error: psycopg.Error, location: str) -> LedgerError:
+    """Return the error to raise from `error`. Nothing has been committed. `location` names the store."""
+    if error.sqlstate is None:
+        if isinstance(error, psycopg.DataError):  # the driver's own: a text with a NUL
+            return _by_rule(_RULES["22021"], location, _first_line(error))
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return _by_rule(_RULES["08"], location, _first_line(error))
+        return Unavailable(f"{location} could not be used: {_first_line(error)}", code="store_failed")
+    rule = rule_of(error.sqlstate)
+    said = error.diag.message_primary or _first_line(error)
+    if rule is None:
+        return Unavailable(f"{location} could not be used: {said}", code="store_failed")
+    return _by_rule(rule, location, said)
+
+
+def rule_of(sqlstate: str) -> Rule | None:
+    """Return what a SQLSTATE means, None where this program has no word for it."""
+    return next((_RULES[sqlstate[:end]] for end in (5, 2) if sqlstate[:end] in _RULES), None)
+
+
+def unconnected(error: psycopg.Error, location: str) -> LedgerError:
+    """Return what to raise when no connection came to be."""
+    said = _first_line(error)
+    if _POOLER.search(said):
+        return Refused(
+            f"{location} is a connection pooler: {said}", code="pooled_connection", hint="name the server itself"
+        )
+    for pattern, sqlstate in _SAID:
+        if pattern.search(str(error)):
+            return _by_rule(_RULES[sqlstate], location, said)
+    return Unavailable(
+        f"{location} cannot be reached: {said}",
+        code="unreachable",
+        hint="is the server running, and is that its address?",
+    )
+
+
+def breaks_unique(error: BaseException | None) -> bool:
+    """Return whether a row was refused because another one has its unique values."""
+    return isinstance(error, psycopg.errors.UniqueViolation)
+
+
+def _by_rule(rule: Rule, location: str, said: str) -> LedgerError:
+    kind, code, message, hint = rule
+    return kind(f"{message.format(location=location)}: {said}", code=code, hint=hint)
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what the driver says, in one line: what follows may quote values of rows."""
+    return str(error).strip().split("\n", 1)[0][:_LONGEST]

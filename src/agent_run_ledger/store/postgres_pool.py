@@ -1,0 +1,93 @@
+"""The connections of one process for reading a PostgreSQL store: opened when they are needed, kept, and bounded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from agent_run_ledger.errors import Misuse, Unavailable
+from agent_run_ledger.store.forks import forked
+from agent_run_ledger.store.postgres import Place, connect
+from agent_run_ledger.store.postgres_driver import Connection
+from agent_run_ledger.store.postgres_failures import translated
+
+T = TypeVar("T")
+
+MOST_CONNECTIONS = 4
+"""More readers than this wait for each other: a server has about a hundred connections for all processes."""
+
+
+class ReadingPool:
+    """Lends each connection to one thread at a time. No thread of its own, so that an error is its caller's."""
+
+    def __init__(self, place: Place, *, most: int = MOST_CONNECTIONS) -> None:
+        self._place = place
+        self._most = most
+        self._free: list[Connection] = []
+        self._lent = threading.BoundedSemaphore(most)
+        self._mutex = threading.Lock()
+        self._closed = False
+        self._pid = os.getpid()
+
+    def use(self, fn: Callable[[Connection], T]) -> T:
+        """Run `fn` with a connection. A read that finds a connection dead is done once more on a new one.
+
+        Unavailable: "pool_exhausted" where all are in use for too long, and as `connect` says.
+        """
+        location, wait_s = self._place.location, self._place.wait_s
+        if os.getpid() != self._pid:
+            raise forked(location)
+        if not self._lent.acquire(timeout=wait_s):
+            raise Unavailable(
+                f"all {self._most} connections for reading {location} were in use for {wait_s:g} s",
+                code="pool_exhausted",
+                hint="try again: nothing happened",
+            )
+        try:
+            kept = self._take()
+            if kept is not None:
+                try:
+                    return self._run(kept, fn)
+                except psycopg.Error as error:
+                    if not kept.closed:
+                        raise translated(error, location) from error
+            return self._run(connect(self._place, readonly=True), fn)
+        except psycopg.Error as error:
+            raise translated(error, location) from error
+        finally:
+            self._lent.release()
+
+    def close(self) -> None:
+        """Close those that nobody uses, and the others when they come back."""
+        with self._mutex:
+            self._closed, free, self._free = True, self._free, []
+        for connection in free:
+            connection.close()
+
+    def _take(self) -> Connection | None:
+        with self._mutex:
+            if self._closed:
+                raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
+            return self._free.pop() if self._free else None
+
+    def _run(self, connection: Connection, fn: Callable[[Connection], T]) -> T:
+        try:
+            return fn(connection)
+        finally:
+            if os.getpid() == self._pid:
+                self._give_back(connection)
+
+    def _give_back(self, connection: Connection) -> None:
+        """Keep a connection for the next, unless an interrupt or an error left something open on it."""
+        idle = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+        with self._mutex:
+            keep = idle and not self._closed
+            if keep:
+                self._free.append(connection)
+        if not keep:
+            connection.close()

@@ -1,0 +1,166 @@
+"""The PostgreSQL store as its users see it: opening, transactions, reading, locks, authority."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from agent_run_ledger.entropy import SystemEntropy
+from agent_run_ledger.errors import Misuse, Refused
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
+from agent_run_ledger.store.postgres import place_of
+from agent_run_ledger.store.postgres_shared import SharedPostgres, check_owner, postgres_registry
+from agent_run_ledger.store.postgres_tx import PostgresTx
+from agent_run_ledger.store.postgres_writer import PostgresWriter
+
+T = TypeVar("T")
+
+WAIT_S = 30.0
+
+
+def open_postgres(
+    url: str,
+    *,
+    create: bool,
+    authority: bool = False,
+    readonly: bool = False,
+    wait_s: float = WAIT_S,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+) -> PostgresStore:
+    """Open the store in the database that `url` names, or make it there with `create`; the database must exist.
+
+    All opens of one URL in this process share their connections: one for writing, up to four for reading, one that
+    holds the locks of live runs. `authority` says that effects are to be held: a new store gets the right, an existing
+    one must have it. `readonly` allows reading only. `wait_s` bounds every wait for a lock. Without a `clock` time is
+    that of the server, which is one for all hosts. Clock, entropy and `wait_s` are those of the first open.
+
+    Refused: no_store, foreign_schema, schema_newer, no_authority, login_refused, no_database, no_permission,
+    pooled_connection, bad_encoding. Tampered: corrupt, schema_changed. Unavailable: unreachable, store_busy, read_only,
+    too_many_connections, server_starting. Misuse: bad_url, bad_settings, server_too_old. No error names a password.
+    """
+    if readonly and create:
+        raise Misuse(f"readonly={readonly}, create={create}", code="bad_settings")
+    place = place_of(url, wait_s=wait_s, entropy=entropy or SystemEntropy())
+    shared = postgres_registry.open(place, create=create, readonly=readonly, clock=clock)
+    store = PostgresStore(shared, readonly=readonly)
+    try:
+        if authority and not store.authority:
+            if not shared.created_here:
+                said = f"{store.location} has no authority for effects"
+                raise Refused(said, code="no_authority", hint="see `arl init`")
+            store.grant_authority()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+class PostgresStore:
+    """See ports.Store. One handle of a shared store; close it as often as you like, others keep theirs."""
+
+    def __init__(self, shared: SharedPostgres, *, readonly: bool) -> None:
+        self._shared = shared
+        self._readonly = readonly
+        self._closed = False
+        self._authority = bool(shared.meta["authority"])
+
+    def __repr__(self) -> str:
+        return f"<PostgresStore {self.location}>"
+
+    @property
+    def log_id(self) -> bytes:
+        """See ports.Store.log_id."""
+        return self._shared.log_id
+
+    @property
+    def authority(self) -> bool:
+        """See ports.Store.authority. Once given it stays, so only a no is read again."""
+        if not self._authority:
+            self._authority = bool(self._open().reader.meta()["authority"])
+        return self._authority
+
+    @property
+    def location(self) -> str:
+        """See ports.Store.location: the URL without its password and its parameters."""
+        return self._shared.place.location
+
+    @property
+    def created_at_ms(self) -> int:
+        """When the store was created, Unix milliseconds."""
+        return int(self._shared.meta["created_at_ms"])
+
+    @property
+    def is_copy(self) -> bool:
+        """Never: nothing marks what was restored from a dump or a snapshot, which only a witness can tell."""
+        return False
+
+    @property
+    def copied(self) -> None:
+        """See is_copy."""
+        return
+
+    @property
+    def created_here(self) -> bool:
+        """Whether it was this process that created the store, since it opened it first."""
+        return self._shared.created_here
+
+    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
+        """See ports.Store.transact. Without `sync` the server does not wait for its disk, nor for its standbys."""
+        return self._to_write().transact(op_id, fn, sync=sync)
+
+    def reader(self) -> Reader:
+        """See ports.Store.reader."""
+        return self._open().reader
+
+    def scrub(self) -> bool:
+        """See ports.Store.scrub. False, always: the server keeps old pages in its log and in backups for a while.
+
+        The rows that were erased are vacuumed, where this user may do that.
+        """
+        self._to_write().vacuum()
+        return False
+
+    def lock_run(self, run_id: str) -> RunLock | None:
+        """See ports.Store.lock_run. A read-only store may ask too: a lock is no row."""
+        return self._open().locks().lock_run(run_id)
+
+    def is_run_live(self, run_id: str) -> bool:
+        """See ports.Store.is_run_live. A read-only store may ask too."""
+        return self._open().locks().is_run_live(run_id)
+
+    def grant_authority(self) -> bool:
+        """Let this store hold effects, with a leaf that says so; False when it already could."""
+
+        def grant(tx: PostgresTx) -> bool:
+            if tx.meta("authority"):
+                return False
+            tx.set_meta("authority", 1)
+            tx.add_change(Change(type="store", id=self.log_id, old="runs_only", new="authority", generation=0))
+            return True
+
+        granted = self._to_write().transact_with(self._shared.place.entropy.uuid7(), grant)
+        self._authority = True
+        return granted
+
+    def close(self) -> None:
+        """See ports.Store.close. In a forked child it does nothing: the store is the parent's."""
+        if not self._closed and self._shared.pid == os.getpid():
+            failure = postgres_registry.release(self._shared)
+            self._closed = True
+            if failure is not None:
+                raise failure
+        self._closed = True
+
+    def _open(self) -> SharedPostgres:
+        check_owner(self._shared)
+        if self._closed:
+            raise Misuse(f"{self.location} was used after it was closed", code="store_closed")
+        return self._shared
+
+    def _to_write(self) -> PostgresWriter:
+        if self._readonly:
+            raise Misuse(f"{self.location} was opened with readonly=True", code="readonly_store")
+        return self._open().writer()

@@ -1,0 +1,93 @@
+"""One write transaction on PostgreSQL: how a statement is run, in as few round trips as its answers are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from agent_run_ledger.errors import LedgerError, Misuse
+from agent_run_ledger.store.postgres import EFFECTS_FILE
+from agent_run_ledger.store.postgres_driver import Connection, Pipeline
+from agent_run_ledger.store.postgres_failures import breaks_unique, translated
+from agent_run_ledger.store.postgres_meta import meta_from, text_of_meta
+from agent_run_ledger.store.row_tx import RowTx
+from agent_run_ledger.store.rows import Row
+from agent_run_ledger.store.statements import statements
+
+
+class PostgresTx(RowTx):
+    """See RowTx. Without a `pipeline` it is over."""
+
+    __slots__ = ("_changed", "_connection", "_why", "pipeline")
+
+    def __init__(
+        self,
+        connection: Connection,
+        pipeline: Pipeline,
+        q: Mapping[str, str],
+        *,
+        location: str,
+        now_ms: int,
+        leaf_index: int,
+        epoch: int,
+    ) -> None:
+        super().__init__(q, location=location, now_ms=now_ms, leaf_index=leaf_index, epoch=epoch)
+        self.pipeline: Pipeline | None = pipeline
+        self._connection = connection
+        self._changed = 0
+        self._why: LedgerError | None = None
+
+    def meta(self, key: str) -> bytes | int:
+        """Return one line of meta as the transaction sees it."""
+        return meta_from(self._fetch("select_meta", ()))[key]
+
+    def set_meta(self, key: str, value: bytes | int) -> None:
+        """Overwrite one line of meta that exists; its change is the caller's to add."""
+        self._write("update_meta", (text_of_meta(value), key))
+
+    def end(self, why: LedgerError | None = None) -> None:
+        """Make every later use raise `why`, or Misuse: rows written after the commit would have no leaf."""
+        self.pipeline, self._why = None, why
+
+    @property
+    def changed_rows(self) -> int:
+        """See RowTx.changed_rows."""
+        return self._changed
+
+    def fetch(self, sql: str, bindings: Row) -> list[Row]:
+        """See RowTx.fetch."""
+        self._open()
+        try:
+            return self._connection.execute(sql, bindings, binary=True).fetchall()
+        except psycopg.Error as error:
+            raise self.fail(translated(error, self._location)) from error
+
+    def write(self, sql: str, bindings: Row) -> None:
+        """See RowTx.write."""
+        pipeline, self.wrote = self._open(), True
+        try:
+            cursor = self._connection.execute(sql, bindings, binary=True)
+            pipeline.sync()
+        except psycopg.Error as error:
+            raise self.fail(translated(error, self._location)) from error
+        self._changed = cursor.rowcount
+
+    def insert(self, sql: str, bindings: Row) -> int:
+        """See RowTx.insert."""
+        self.wrote = True
+        row: tuple[Any, ...] = self.fetch(sql, bindings)[0]
+        return int(row[0])
+
+    def breaks_unique(self, error: Misuse) -> bool:
+        """See RowTx.breaks_unique."""
+        return breaks_unique(error.__cause__)
+
+    def _effect_statements(self) -> Mapping[str, str]:
+        return statements(EFFECTS_FILE)
+
+    def _open(self) -> Pipeline:
+        if self.pipeline is None:
+            raise self._why or Misuse("this transaction is over", code="transaction_over")
+        return self.pipeline

@@ -1,0 +1,330 @@
+"""The write side of a PostgreSQL store: one connection, one transaction at a time, one leaf per transaction."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from agent_run_ledger import probes
+from agent_run_ledger.errors import LedgerError, Misuse, Tampered, Unavailable, Uncertain
+from agent_run_ledger.ports import Clock, Head, Tx
+from agent_run_ledger.store.fair_lock import FairLock
+from agent_run_ledger.store.forks import forked, register
+from agent_run_ledger.store.leaves import Leaf, already_committed, check_op_id, leaf_of, tiles_behind
+from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect
+from agent_run_ledger.store.postgres_driver import Connection
+from agent_run_ledger.store.postgres_failures import breaks_unique, translated
+from agent_run_ledger.store.postgres_tx import PostgresTx
+from agent_run_ledger.store.rows import Row, head_from
+from agent_run_ledger.store.statements import statements
+
+T = TypeVar("T")
+
+_VACUUM_S = 3_600.0
+_WARNING = "WARNING"
+
+
+class PostgresWriter:
+    """See ports.Store.transact. Threads are served in the order they come, processes by the row lock on the head.
+
+    The connection is opened at the first use, and anew after it was lost.
+    """
+
+    def __init__(self, place: Place, log_id: bytes, clock: Clock | None) -> None:
+        self.log_id = log_id
+        self.lock = _turns.of(log_id)
+        self._place = place
+        self._clock = clock
+        self._q = statements(QUERIES_FILE)
+        self._connection: Connection | None = None
+        self._warnings: list[str] = []
+        self._seen = 0
+        self._closed = False
+        self._pid = os.getpid()
+
+    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
+        """See ports.Store.transact."""
+        return self.transact_with(op_id, fn, sync=sync)
+
+    def transact_with(self, op_id: bytes, fn: Callable[[PostgresTx], T], *, sync: bool = True) -> T:
+        """Run one transaction whose `fn` may use what only this store's transactions can do.
+
+        An interrupt may come after any call, so what is to be undone has a `finally` of its own that begins with it.
+        """
+        location, wait_s = self._place.location, self._place.wait_s
+        if os.getpid() != self._pid:
+            raise forked(location)
+        check_op_id(op_id)
+        if self.lock.is_mine():
+            raise Misuse("a transaction was begun inside another one of this thread", code="nested_transaction")
+        try:
+            if not self.lock.acquire(wait_s):
+                raise Unavailable(
+                    f"{location} stayed locked for {wait_s:g} s", code="store_busy", hint="another thread holds it"
+                )
+            if self._closed:
+                raise Misuse(f"{location} was used after it was closed", code="store_closed")
+            return self._transact(op_id, fn, sync)
+        except psycopg.Error as error:
+            raise translated(error, location) from error
+        finally:
+            try:  # noqa: SIM105 - see FairLock
+                self.lock.release()
+            except RuntimeError:
+                pass
+
+    def vacuum(self) -> None:
+        """Have the server free the rows that were erased: on a connection of its own, as it may take an hour."""
+        if self.lock.is_mine():  # it would wait for the transaction that it is in
+            raise Misuse("the store was to be scrubbed inside a transaction", code="nested_transaction")
+        with closing(connect(replace(self._place, wait_s=_VACUUM_S))) as connection:
+            connection.execute(self._q["vacuum_erased"], prepare=False)
+
+    def close(self) -> None:
+        """Close after the transaction that runs. A second call does nothing."""
+        try:
+            self.lock.acquire(self._place.wait_s)
+            self._closed = True
+            self._drop()
+        finally:
+            try:  # noqa: SIM105 - see FairLock
+                self.lock.release()
+            except RuntimeError:
+                pass
+
+    def _transact(self, op_id: bytes, fn: Callable[[PostgresTx], T], sync: bool) -> T:
+        location, ended = self._place.location, False
+        try:
+            connection, head, now_ms = self._begin(sync)
+            committing = _Committing()
+            try:
+                value = self._within(connection, fn, head, now_ms, op_id, committing)
+            except psycopg.Error as error:
+                if committing.leaf is None:
+                    raise
+                if os.getpid() != self._pid:
+                    raise forked(location) from error
+                self._settle(committing.leaf, head, error)
+                value = cast(T, committing.value)
+            ended = True
+            self._check_confirmed(op_id)
+            if committing.leaf is not None:
+                self._seen = head.size + 1
+                probes.reach("commit.after")
+            return value
+        finally:
+            if not ended and os.getpid() == self._pid:
+                self._undo()
+
+    def _within(
+        self,
+        connection: Connection,
+        fn: Callable[[PostgresTx], T],
+        head: Head,
+        now_ms: int,
+        op_id: bytes,
+        committing: _Committing,
+    ) -> T:
+        """Run `fn` and send what it did with its leaf and COMMIT, whose answers are looked at when this returns."""
+        location = self._place.location
+        with connection.pipeline() as pipeline:
+            tx = PostgresTx(
+                connection,
+                pipeline,
+                self._q,
+                location=location,
+                now_ms=now_ms,
+                leaf_index=head.size,
+                epoch=head.epoch,
+            )
+            try:
+                probes.reach("commit.begin")
+                value = fn(tx)
+            finally:
+                tx.end()  # who kept it would write outside of every transaction
+            if os.getpid() != self._pid:
+                raise forked(location)
+            leaf = leaf_of(tx, head, log_id=self.log_id, op_id=op_id)
+            if leaf is not None:
+                self._append(connection, leaf, now_ms)
+                probes.reach("commit.before")
+                committing.leaf, committing.value = leaf, value
+            self._warnings.clear()
+            answer = connection.execute(self._q["commit"])
+        if answer.statusmessage != self._q["commit"]:  # of a transaction that failed it says ROLLBACK, and no error
+            raise Unavailable(f"{location} rolled the transaction back", code="store_failed")
+        return value
+
+    def _begin(self, sync: bool) -> tuple[Connection, Head, int]:
+        """Begin, lock the head, then read the clock: in this order at the server, and in one round trip.
+
+        A connection that died since its last use is replaced, once: nothing has happened yet.
+        """
+        kept = self._connection
+        if kept is not None:
+            try:
+                return self._begin_on(kept, sync)
+            except psycopg.Error:
+                if not kept.closed:
+                    raise
+                self._drop()
+        return self._begin_on(self._open(), sync)
+
+    def _begin_on(self, connection: Connection, sync: bool) -> tuple[Connection, Head, int]:
+        q, location = self._q, self._place.location
+        with connection.pipeline():
+            connection.execute(q["begin"])
+            locked = connection.execute(q["lock_head"], binary=True)
+            # A statement of its own: what the locking one reads of the clock, it reads before it waits.
+            clock = connection.execute(q["select_clock"], binary=True)
+            if not sync:
+                connection.execute(q["sync_later"])
+        head = head_from(locked.fetchall(), location)
+        if head.size < self._seen:
+            raise Tampered(
+                f"{location} has {head.size} leaves, and had {self._seen}: it was put back, or a standby took over",
+                code="store_replaced",
+                hint="what was committed after that is lost here; nothing more is written by this process",
+            )
+        self._seen = head.size
+        now_ms = int(clock.fetchall()[0][0]) if self._clock is None else self._clock.now_ms()
+        return connection, head, max(now_ms, head.time_ms)
+
+    def _append(self, connection: Connection, leaf: Leaf, now_ms: int) -> None:
+        q = self._q
+        connection.execute(q["insert_event"], (leaf.index, leaf.op_id, leaf.envelope))
+        connection.execute(q["update_head"], (leaf.index + 1, leaf.frontier, now_ms))
+
+        def fetch(name: str, bindings: Row) -> list[Row]:
+            return connection.execute(q[name], bindings, binary=True).fetchall()
+
+        for tile in tiles_behind(leaf, fetch):
+            connection.execute(q["insert_tile"], tile)
+
+    def _check_confirmed(self, op_id: bytes) -> None:
+        """Uncertain for a commit that returned with a warning: it is durable here, and a standby did not confirm it."""
+        if self._warnings:
+            raise Uncertain(
+                f"{self._place.location}: operation {op_id.hex()} is committed, and not confirmed: {self._warnings[0]}",
+                code="commit_unconfirmed",
+                hint="a standby that takes over may not have it; when the standbys answer, run the same thing",
+            )
+
+    def _settle(self, leaf: Leaf, head: Head, error: psycopg.Error) -> None:
+        """Find out what became of a commit that raised: return when it landed, else raise what may be done next.
+
+        An error that the server answered with undid everything. After a lost connection the log is asked, behind the
+        lock that the lost transaction would still hold. The question ends with a commit of its own: one that was cut
+        short while it waited for a standby is found here, and is as good as done only when that standby confirms.
+        """
+        location, connection = self._place.location, self._connection
+        if connection is not None and not connection.closed:
+            if breaks_unique(error) and error.diag.table_name == "events":
+                raise already_committed(leaf.op_id) from error
+            raise translated(error, location) from error
+        try:
+            landed = self._look_for(leaf, head)
+        except BaseException as second:
+            self._drop()
+            if not isinstance(second, Exception):
+                raise
+            raise Uncertain(
+                f"{location}: nobody can say whether operation {leaf.op_id.hex()} was committed: "
+                f"{translated(error, location).message}; then: {_said(second)}",
+                code="commit_unknown",
+                hint="when the database can be reached again, run the same thing: what landed is found",
+            ) from error
+        self._check_confirmed(leaf.op_id)
+        if not landed:
+            raise translated(error, location) from error
+
+    def _look_for(self, leaf: Leaf, head: Head) -> bool:
+        q, location = self._q, self._place.location
+        self._drop()
+        connection = self._open()
+        connection.execute(q["begin"])
+        now = head_from(connection.execute(q["lock_head"], binary=True).fetchall(), location)
+        if now.size < head.size:
+            raise Tampered(f"{location} has {now.size} leaves, and had {head.size}", code="store_replaced")
+        landed = bool(connection.execute(q["select_event_by_op"], (leaf.op_id,)).fetchall())
+        connection.execute(q["touch"])
+        self._warnings.clear()
+        answer = connection.execute(q["commit"])
+        if answer.statusmessage != q["commit"]:
+            raise Unavailable(f"{location} rolled the question back", code="store_failed")
+        return landed
+
+    def _open(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._place)
+            self._connection.add_notice_handler(self._note)
+        return self._connection
+
+    def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        if diagnostic.severity_nonlocalized == _WARNING:
+            self._warnings.append(f"{diagnostic.message_primary} ({diagnostic.sqlstate})")
+
+    def _undo(self) -> None:
+        """Leave no transaction open; a connection that cannot say so is given up, which undoes it too."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            self._drop()
+            return
+        if connection.info.transaction_status is TransactionStatus.IDLE:
+            return
+        try:
+            connection.execute(self._q["rollback"], prepare=False)
+        except psycopg.Error:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+
+class _Committing:
+    """What was sent with COMMIT, from the moment on at which it may land."""
+
+    leaf: Leaf | None = None
+    value: object = None
+
+
+class _Turns:
+    """The lock of each log that all its writers in this process share: a row lock is not fair, and knows no threads."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._locks: dict[bytes, FairLock] = {}
+
+    def of(self, log_id: bytes) -> FairLock:
+        """Return the lock of a log."""
+        with self._mutex:
+            return self._locks.setdefault(log_id, FairLock())
+
+    def before_fork(self) -> None:
+        """See Forkable."""
+
+    def after_fork_in_parent(self) -> None:
+        """See Forkable."""
+
+    def after_fork_in_child(self) -> None:
+        """See Forkable: who holds a lock is another process now."""
+        self._mutex = threading.Lock()
+        self._locks = {}
+
+
+_turns = _Turns()
+register(_turns)
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, LedgerError) else type(error).__name__
