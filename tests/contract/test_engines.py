@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import apsw
 import pytest
 
+import agent_run_ledger.store
 from agent_run_ledger.store import sqlite_migrations
 from agent_run_ledger.store.postgres import EFFECTS_FILE, QUERIES_FILE, connect, place_of
 from agent_run_ledger.store.postgres_driver import Connection
@@ -18,7 +20,7 @@ from tests.services.postgres import Cluster
 
 SQLITE_ONLY = {
     "sync_full", "sync_normal", "empty_wal", "compact", "create_as", "put_meta", "count_indexed", "select_sizes",
-    "select_records_between",
+    "select_records_between", "select_oldest_kept", "count_in_flight", "count_kinds", "select_migration_times",
 }  # fmt: skip
 """What only a file needs, and what PostgreSQL asks otherwise."""
 
@@ -63,6 +65,13 @@ def test_both_engines_have_the_same_statements(half: str) -> None:
     only_postgres = POSTGRES_ONLY if half == "runs" else set()
     assert set(sqlite) - set(postgres) == only_sqlite
     assert set(postgres) - set(sqlite) == only_postgres
+
+
+def test_every_statement_of_postgresql_is_used() -> None:
+    folder = Path(agent_run_ledger.store.__file__).parent
+    sources = [path.read_text() for path in folder.glob("*.py") if not path.stem.startswith("sqlite")]
+    used = {name for text in sources for name in re.findall(r'["\']([a-z_]+)["\']', text)}
+    assert set(statements(QUERIES_FILE, EFFECTS_FILE)) <= used
 
 
 @pytest.mark.parametrize("half", FILES)

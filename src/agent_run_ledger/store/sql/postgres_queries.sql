@@ -72,9 +72,6 @@ INSERT INTO migrations (version, sha256, applied_at_ms) VALUES (%s, %s, %s);
 -- name: select_migrations
 SELECT version, sha256 FROM migrations ORDER BY version;
 
--- name: select_migration_times
-SELECT version, sha256, applied_at_ms FROM migrations ORDER BY version;
-
 -- name: select_run
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
     parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
@@ -244,18 +241,8 @@ SELECT place, name, scope, fingerprint, occurrence, attempt, tries, generation, 
     repeatable, after_record_id, reserved
 FROM in_flight WHERE NOT EXISTS (SELECT 1 FROM runs WHERE row_id = place >> 16) ORDER BY place LIMIT %s;
 
--- name: count_in_flight
-SELECT count(*) FROM in_flight;
-
--- name: count_kinds
-SELECT kind, count(*) FROM records WHERE kind <> 2 GROUP BY kind ORDER BY kind;
-
 -- name: count_states
 SELECT state, count(*) FROM runs GROUP BY state ORDER BY state;
-
--- name: select_oldest_kept
-SELECT runs.run_id, runs.updated_at_ms FROM runs JOIN records ON records.record_id = runs.start_record_id
-WHERE runs.state = 'completed' AND records.salt IS NOT NULL ORDER BY runs.row_id LIMIT 1;
 
 -- name: select_schema
 -- Not what a version of PostgreSQL may come to write otherwise: names, types, and whether a trigger is on.
