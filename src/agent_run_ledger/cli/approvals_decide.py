@@ -134,9 +134,9 @@ def _signer(here: Deciding, key: str | None, passphrase_file: str | None, name: 
     """Return who holds the key that was named, and the key."""
     from agent_run_ledger.cli.key_files import signing_key
     from agent_run_ledger.ledger.authority import actor_with_key
-    from agent_run_ledger.ledger.local_trust import local_folder
+    from agent_run_ledger.ledger.local_trust import local_file
 
-    held = signing_key(key, passphrase_file, local=local_folder(here.setting.value) / name)
+    held = signing_key(key, passphrase_file, local=local_file(here.setting.value, name))
     return actor_with_key(here.authority.trust, held), held
 
 

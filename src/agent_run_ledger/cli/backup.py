@@ -23,14 +23,19 @@ Destination = Annotated[str, typer.Argument(metavar="DESTINATION", help="The new
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not read the copy again, and keep it whatever it is.")]
 
 
+_SERVER = "pg_basebackup or pg_dump; a copy that is restored does not know that it is one, only a witness does"
+
+
 def backup(destination: Destination, no_verify: NoVerify = False, db: Db = None, as_json: Json = False) -> None:
     """Copy the store as it is at one moment while runs go on; the copy has no authority and says that it is one."""
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.store import only_in_file
 
     began_s = time.monotonic()
     with reading(db) as store:
-        made, verified = _make(store, destination, verify=not no_verify, quiet=as_json)
+        file = only_in_file(store, "a backup of it is the server's to make", hint=_SERVER)
+        made, verified = _make(file, destination, verify=not no_verify, quiet=as_json)
         where = store.location
     took_ms = round((time.monotonic() - began_s) * 1000)
     if as_json:

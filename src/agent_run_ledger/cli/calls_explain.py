@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from agent_run_ledger.cli.settings import Setting
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 _SAID = "said by a person"
 _FATES = {
@@ -35,7 +35,7 @@ _FATES = {
 _MAX_ERROR = 80
 
 
-def explain_calls(store: SqliteStore, view: RunView, setting: Setting, *, as_json: bool) -> None:
+def explain_calls(store: AnyStore, view: RunView, setting: Setting, *, as_json: bool) -> None:
     """Print the explanation of a dynamic run."""
     told, counts = tell_calls(store, view), attempt_counts(view)
     if as_json:

@@ -10,7 +10,7 @@ from agent_run_ledger.cli.output import note
 from agent_run_ledger.cli.words import clean, iso, leaves_words
 
 if TYPE_CHECKING:
-    from agent_run_ledger.store import Copied, SqliteStore
+    from agent_run_ledger.store import AnyStore, Copied
 
 
 def copied_words(copied: Copied) -> str:
@@ -18,13 +18,13 @@ def copied_words(copied: Copied) -> str:
     return f"made {iso(copied.at_ms)} of a log of {leaves_words(copied.size)}"
 
 
-def copy_json(store: SqliteStore) -> dict[str, object] | None:
+def copy_json(store: AnyStore) -> dict[str, object] | None:
     """Return the documented JSON of what a copy was made of; None for a store that is none."""
     copied = store.copied
     return None if copied is None else {"copied_at": iso(copied.at_ms), "copied_size": copied.size}
 
 
-def note_copy(store: SqliteStore, *, quiet: bool) -> None:
+def note_copy(store: AnyStore, *, quiet: bool) -> None:
     """Say on stderr that a store is a copy, where it is one and nobody asked for JSON."""
     if store.copied is not None and not quiet:
         note(f"note: {clean(store.location)} is a copy, {copied_words(store.copied)}")

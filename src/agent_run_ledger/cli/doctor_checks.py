@@ -20,9 +20,10 @@ from agent_run_ledger.cli.version import versions
 from agent_run_ledger.cli.words import counted, leaves_words, size_words
 from agent_run_ledger.errors import LedgerError, Tampered
 from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.store.urls import is_url
 
 if TYPE_CHECKING:
-    from agent_run_ledger.store import SqliteStore, StoreStats
+    from agent_run_ledger.store import AnyStore, StoreStats
 
 OLDEST_SQLITE = (3, 51, 3)
 """The first SQLite without the WAL-reset fault."""
@@ -60,8 +61,8 @@ class Findings:
 
     @property
     def location(self) -> str:
-        """The absolute path of the store, which need not exist."""
-        return os.path.realpath(self.setting.value)
+        """The absolute path of the store, which need not exist; of one at a server its URL without the password."""
+        return self.setting.shown if is_url(self.setting.value) else os.path.realpath(self.setting.value)
 
     def add(self, level: str, subject: str, words: str, advice: str = "", *, exit_code: int = BAD_ENVIRONMENT) -> None:
         """Note one finding; the first bad one decides the exit code. Commands in `advice` are completed with `--db`."""
@@ -78,6 +79,9 @@ def examine(setting: Setting, *, sizes: bool = False) -> Findings:
     """
     found = Findings(setting=setting)
     _look_at_program(found)
+    if is_url(setting.value):
+        _look_at_server(found)
+        return found
     found.add("ok", "store path", f"{found.location} (from {setting.source})")
     folder = os.path.dirname(found.location)
     if not os.path.isdir(folder):
@@ -99,6 +103,29 @@ def examine(setting: Setting, *, sizes: bool = False) -> Findings:
         "look with `arl sql --readonly`; keep other hands off the file, -wal, -shm and -lock",
     )
     return found
+
+
+def _look_at_server(found: Findings) -> None:
+    """Look at a store at a server, as far as its tables say it: its files and its disk are the server's."""
+    from agent_run_ledger.store import open_store
+
+    found.add("ok", "store url", f"{found.location} (from {found.setting.source})")
+    try:
+        store = open_store(found.setting.value, create=False, readonly=True)
+    except LedgerError as error:
+        found.add("bad", "store", error.message, error.hint, exit_code=error.exit_code)
+        return
+    try:
+        reader = store.reader()
+        runs, leaves = sum(reader.run_states().values()), reader.head().size
+        found.numbers |= {"runs": runs, "leaves": leaves}
+        found.add("ok", "store", f"{counted(runs, 'run')}, {leaves_words(leaves)}")
+        _look_at_meaning(found, store)
+    except LedgerError as error:
+        found.add("bad", "store", error.message, error.hint or "run `arl verify`", exit_code=error.exit_code)
+    finally:
+        store.close()
+    found.add("note", "files", "disk, growth and backups are the server's: nothing is looked at here")
 
 
 def _look_at_program(found: Findings) -> None:
@@ -198,7 +225,7 @@ def _look_at_numbers(found: Findings, stats: StoreStats) -> None:
     found.add(level, "size", sizes, advice)
 
 
-def _look_at_meaning(found: Findings, store: SqliteStore) -> None:
+def _look_at_meaning(found: Findings, store: AnyStore) -> None:
     found.numbers |= {"authority": store.authority, "is_copy": store.is_copy}
     if store.copied is not None:
         found.numbers |= {"copied_at_ms": store.copied.at_ms, "copied_size": store.copied.size}
@@ -220,7 +247,7 @@ def _look_at_meaning(found: Findings, store: SqliteStore) -> None:
     found.add("ok", "running", f"{counted(len(running), 'run')} in state running", advice)
 
 
-def _look_at_actions(found: Findings, store: SqliteStore) -> None:
+def _look_at_actions(found: Findings, store: AnyStore) -> None:
     counts = {str(state): number for state, number in store.reader().effects.counts().items()}
     in_doubt = counts.get("unresolved", 0)
     found.numbers |= {"actions_by_state": counts, "actions_in_doubt": in_doubt}
@@ -233,7 +260,7 @@ def _look_at_actions(found: Findings, store: SqliteStore) -> None:
         found.add("ok", "actions", words)
 
 
-def _unprotected(store: SqliteStore) -> tuple[str, ...]:
+def _unprotected(store: AnyStore) -> tuple[str, ...]:
     """Return what nothing guards actions against, as of their latest transition; nothing before the first."""
     latest = store.reader().effects.latest()
     if latest is None:

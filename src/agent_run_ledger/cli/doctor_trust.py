@@ -9,13 +9,13 @@ from agent_run_ledger.errors import LedgerError
 if TYPE_CHECKING:
     from agent_run_ledger.cli.doctor_checks import Findings
     from agent_run_ledger.kernel.effects.trust import TrustFile
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 SOON_DAYS: Final = 30
 _DAY_MS: Final = 86_400_000
 
 
-def look_at_trust(found: Findings, store: SqliteStore) -> None:
+def look_at_trust(found: Findings, store: AnyStore) -> None:
     """Note which trust file is on record, whether it is the one that is found, and where its keys lie."""
     from agent_run_ledger.ledger.authority import find_authority
     from agent_run_ledger.ledger.local_trust import LOCAL, UNSIGNED

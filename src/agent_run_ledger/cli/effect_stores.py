@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent_run_ledger.ledger.authority import Authority
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.ports.effects import StoredAction
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 NO_TRUST = "`arl init --local` makes one for this machine; `arl trust new` begins one for several people"
 
@@ -47,11 +47,11 @@ def deciding_effects(db: str | None, trust: str | None, *, needs_trust: bool = T
     from agent_run_ledger.cli.copies import log_on_stderr
     from agent_run_ledger.ledger.authority import find_authority
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
-    from agent_run_ledger.store import stored_durability
+    from agent_run_ledger.store import durability_of
 
     setting = db_setting(db)
     with hints_for(setting), log_on_stderr():
-        durability = stored_durability(setting.value)
+        durability = durability_of(setting.value)
         found = find_authority(setting.value, trust)
         if needs_trust:
             _there(found, setting)
@@ -71,11 +71,11 @@ def authority_of(db: str | None, trust: str | None) -> Authority:
 
 def _there(found: Authority | None, setting: Setting) -> Authority:
     if found is None:
-        raise Refused(f"{setting.value} has no trust file", code="no_trust", hint=NO_TRUST)
+        raise Refused(f"{setting.shown} has no trust file", code="no_trust", hint=NO_TRUST)
     return found
 
 
-def view_in(store: SqliteStore, stored: StoredAction) -> ActionView:
+def view_in(store: AnyStore, stored: StoredAction) -> ActionView:
     """Return a stored action as people see it, in a store that is open for reading only."""
     from agent_run_ledger.effects.views import view_of
     from agent_run_ledger.kernel.effects import WitnessPolicy
@@ -87,7 +87,7 @@ def view_in(store: SqliteStore, stored: StoredAction) -> ActionView:
     return view_of(stored.action, witness, now_ms=time.time_ns() // 1_000_000, bound_ms=bound_ms)
 
 
-def not_protected(store: SqliteStore) -> tuple[str, ...]:
+def not_protected(store: AnyStore) -> tuple[str, ...]:
     """Return in words what nothing guards the effects of a store against, as far as the store says it."""
     from agent_run_ledger.effects.views import unprotected
     from agent_run_ledger.kernel.effects import WitnessPolicy

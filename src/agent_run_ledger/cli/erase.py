@@ -10,8 +10,8 @@ import typer
 from agent_run_ledger.cli.options import Actor, Db, Json, Reason, RunId, Yes
 
 if TYPE_CHECKING:
+    from agent_run_ledger.ports import Store
     from agent_run_ledger.runs.erase import Plan
-    from agent_run_ledger.store import SqliteStore
 
 Steps = Annotated[
     list[str] | None,
@@ -22,6 +22,9 @@ Only = Annotated[bool, typer.Option("--only", help="Only the named steps, not th
 KEPT = "run id, state and its reason, step names, attempts, times, sizes of the log, usage, and people's decisions"
 KEPT_OF_A_PART = f"what the run was started with, its other steps, and of these steps: {KEPT}"
 NOT_REACHED = "backups, exports and copies made before, and what a file system or disk keeps of old blocks"
+_SERVER_KEEPS = (
+    "note: the server freed the rows; its write-ahead log, its standbys and its free pages keep old bytes for a while"
+)
 SCRUB_TRIES = 5
 _PAUSE_S = 0.2
 
@@ -46,7 +49,6 @@ def erase(
     from agent_run_ledger.cli.stores import deciding
     from agent_run_ledger.errors import Misuse
     from agent_run_ledger.runs.erase import Act, Selection, check_act, erase_run, plan_erasure
-    from agent_run_ledger.store import SqliteStore
 
     if only and not step:
         raise Misuse("--only says something of --step, which is missing", code="usage", hint="give --step NAME")
@@ -60,9 +62,9 @@ def erase(
         with progress("records", quiet=as_json) as show:
             erased = erase_run(context, run, selection, act, progress=show)
         store = context.store
-        scrubbed = isinstance(store, SqliteStore) and scrub(store)
+        scrubbed = scrub(store)
         _report(erased.plan, act.reason, act.actor, erased.payload_bytes, scrubbed=scrubbed, as_json=as_json)
-        refuse_unscrubbed(store.location, scrubbed=scrubbed)
+        refuse_unscrubbed(store, scrubbed=scrubbed)
 
 
 def question(plan: Plan) -> str:
@@ -85,20 +87,27 @@ def question(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def scrub(store: SqliteStore) -> bool:
-    """Empty the store's side files of what was erased; False where readers hold it up for a second."""
-    for _ in range(SCRUB_TRIES):
+def scrub(store: Store) -> bool:
+    """Empty the store's side files of what was erased; False where readers hold it up for a second, or at a server."""
+    from agent_run_ledger.store import is_url
+
+    for _ in range(1 if is_url(store.location) else SCRUB_TRIES):
         if store.scrub():
             return True
         time.sleep(_PAUSE_S)
     return False
 
 
-def refuse_unscrubbed(location: str, *, scrubbed: bool) -> None:
-    """Raise Unavailable where old pages are still in the -wal file."""
+def refuse_unscrubbed(store: Store, *, scrubbed: bool) -> None:
+    """Raise Unavailable where old pages are still in the -wal file; of a server, only say what it keeps."""
+    from agent_run_ledger.cli.output import note
     from agent_run_ledger.errors import Unavailable
+    from agent_run_ledger.store import is_url
 
-    if not scrubbed:
+    location = store.location
+    if is_url(location):
+        note(_SERVER_KEEPS)
+    elif not scrubbed:
         raise Unavailable(
             f"what was erased is gone from {location}, but {location}-wal may still hold old pages: others are reading",
             code="not_scrubbed",

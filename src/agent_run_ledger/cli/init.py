@@ -16,6 +16,10 @@ a store with it may hold effects (actions that must happen once). It says that t
 to decide what may be done: a copy that `arl backup` makes can be read, and grants nothing."""
 
 
+_SERVER = (
+    "`arl init` makes the store; `arl keys new` and `arl trust new` make keys and a trust file where you keep them"
+)
+
 Local = Annotated[
     bool, typer.Option("--local", help="Also keys and a trust file beside the store: enough for this machine.")
 ]
@@ -30,12 +34,14 @@ def init(local: Local = False, name: Name = None, db: Db = None, as_json: Json =
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import hints_for, open_writable
     from agent_run_ledger.cli.words import clean
+    from agent_run_ledger.store import is_url, refuse_server
 
     if name is not None and not local:
         raise Misuse("--name is for --local", code="usage")
     setting = db_setting(db)
-    existed = _exists(setting.value)
+    existed = not is_url(setting.value) and _exists(setting.value)
     if local:
+        refuse_server(setting.value, "it has no folder for keys beside it", hint=_SERVER)
         check_before(setting.value, name)
     with hints_for(setting):
         store = open_writable(setting.value, create=True)
@@ -44,6 +50,7 @@ def init(local: Local = False, name: Name = None, db: Db = None, as_json: Json =
             if not had_authority:
                 store.grant_authority()
             where, log_id = store.location, store.log_id
+            existed = existed or (is_url(setting.value) and not store.created_here)
             if local:
                 refuse_other_trust(store, setting.value)
         finally:

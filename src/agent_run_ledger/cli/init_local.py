@@ -12,7 +12,7 @@ from agent_run_ledger.errors import LedgerError, Misuse, Refused
 
 if TYPE_CHECKING:
     from agent_run_ledger.effects.trusting import SignedTrust
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 _ALSO = (
     "whatever runs as you on this machine can read the keys and write the database: for more than that, keep keys on"
@@ -56,7 +56,7 @@ def check_before(path: str, name: str | None) -> None:
         raise Misuse(said, code="bad_name", hint=hint) from None
 
 
-def refuse_other_trust(store: SqliteStore, path: str) -> None:
+def refuse_other_trust(store: AnyStore, path: str) -> None:
     """Refuse a store that is under a trust file whose folder is not beside it: "trust_exists"."""
     from agent_run_ledger.ledger.local_trust import local_folder
 
@@ -81,7 +81,7 @@ def make_here(path: str, log_id: bytes, name: str | None) -> MadeHere:
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.ledger.local_authority import POLICY, make_local
     from agent_run_ledger.ledger.local_trust import TRUST_NAME, local_folder
-    from agent_run_ledger.store import stored_durability
+    from agent_run_ledger.store import durability_of
 
     folder, made = local_folder(path), False
     if not os.path.lexists(folder):
@@ -93,7 +93,7 @@ def make_here(path: str, log_id: bytes, name: str | None) -> MadeHere:
         raise Refused(f"{folder} holds another trust file", code="trust_exists", hint="`arl trust show`")
     if authority.trust.ledger_id != log_id:
         raise _of_another(folder, path)
-    with EffectLedger(path, durability=stored_durability(path), trust=authority.signed) as ledger:
+    with EffectLedger(path, durability=durability_of(path), trust=authority.signed) as ledger:
         unprotected = ledger.status().not_protected
     return MadeHere(
         signed=authority.signed,

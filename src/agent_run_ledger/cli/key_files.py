@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _WHERE = "give --passphrase-file FILE, or set AGENT_RUN_LEDGER_KEY_PASSPHRASE_FILE"
 
 
-def signing_key(path: str | None, passphrase_file: str | None, *, local: Path) -> SigningKey:
+def signing_key(path: str | None, passphrase_file: str | None, *, local: Path | None) -> SigningKey:
     """Return the key of a file, the local one where none is named; its passphrase is asked for on a terminal."""
     from agent_run_ledger.keys import read_key
 
-    if path is None and not local.exists():
-        raise Misuse("no key was named, and there is no local one", code="usage", hint="give --key FILE")
     chosen = local if path is None else Path(path)
+    if chosen is None or (path is None and not chosen.exists()):
+        raise Misuse("no key was named, and there is no local one", code="usage", hint="give --key FILE")
     passphrase = given_passphrase(passphrase_file)
     try:
         return read_key(chosen, passphrase=passphrase)

@@ -7,6 +7,7 @@ import re
 import shlex
 
 from agent_run_ledger.cli.settings import DB_VARIABLE, DEFAULT_DB, Setting
+from agent_run_ledger.store.urls import is_url
 
 MAX_CANDIDATES = 3
 _COMMAND = re.compile(
@@ -54,6 +55,8 @@ def with_store(words: str, store: Setting) -> str:
 def no_store_hint(store: Setting) -> str:
     """Return what to do where no store lies: name another path, with those that lie in the same folder."""
     hint = f"give --db PATH or set {DB_VARIABLE}: the db_path that your program uses"
+    if is_url(store.value):
+        return f"`arl init` makes one there; or {hint}, or the url"
     found = candidates(store.value)
     return f"{hint}; in that folder: {', '.join(map(shell_word, found))}" if found else hint
 
@@ -81,7 +84,7 @@ def shell_word(word: str) -> str:
 
 
 def _db_option(store: Setting) -> list[str]:
-    return [] if store.value == DEFAULT_DB else ["--db", shell_word(store.value)]
+    return [] if store.value == DEFAULT_DB else ["--db", shell_word(store.shown)]
 
 
 def _escaped(character: str) -> str:

@@ -9,7 +9,9 @@ import typer
 Db = Annotated[
     str | None,
     typer.Option(
-        "--db", metavar="PATH", help="The store's file [default: AGENT_RUN_LEDGER_DB, or ./agent_run_ledger.db]."
+        "--db",
+        metavar="PATH",
+        help="The store: a file, or postgresql://… [default: AGENT_RUN_LEDGER_DB, or ./agent_run_ledger.db].",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and errors as JSON on stderr.")]

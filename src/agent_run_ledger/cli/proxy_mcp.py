@@ -77,7 +77,7 @@ def mcp(
         log_on_stderr(),
         RunLedger(run, setting.value, max_payload_bytes=largest, effects=parties) as ledger,
     ):
-        note(f"run {clean(ledger.run_id)} in {clean(setting.value)}")
+        note(f"run {clean(ledger.run_id)} in {clean(setting.shown)}")
         settings = Settings(
             command=command,
             run_id=ledger.run_id,

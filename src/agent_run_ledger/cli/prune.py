@@ -47,15 +47,17 @@ def prune(
     from agent_run_ledger.cli.erase import refuse_unscrubbed, scrub
     from agent_run_ledger.cli.moments import parse_moment
     from agent_run_ledger.cli.output import progress
-    from agent_run_ledger.cli.settings import actor_setting
+    from agent_run_ledger.cli.settings import actor_setting, db_setting
     from agent_run_ledger.cli.stores import deciding
     from agent_run_ledger.cli.words import counted, iso
     from agent_run_ledger.runs.erase import Act, check_act
     from agent_run_ledger.runs.prune import look_at, old_runs
     from agent_run_ledger.runs.prune import prune as carry_out
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import SqliteStore, refuse_server
 
     act = Act(event="prune", reason=reason, actor=actor_setting(actor).value)
+    if compact:
+        refuse_server(db_setting(db).value, "its free pages are the server's", hint="VACUUM FULL, by its owner")
     if not dry_run:
         check_act(act)
     with deciding(db) as context:
@@ -69,11 +71,11 @@ def prune(
             confirm(f"Erase {counted(len(row_ids), 'run')} as a whole ({old})?\n{_FOR_EVER}", yes=yes)
         with progress("runs", quiet=as_json) as show:
             report = carry_out(context, row_ids, act, progress=show)
+        scrubbed, sizes = scrub(store), None
         if isinstance(store, SqliteStore):
-            scrubbed = scrub(store)
             sizes = _compacted(store, quiet=as_json) if compact else (store.stats(), store.stats())
-            _report(report, before_ms, state, dry_run=False, as_json=as_json, sizes=sizes, scrubbed=scrubbed)
-            refuse_unscrubbed(store.location, scrubbed=scrubbed)
+        _report(report, before_ms, state, dry_run=False, as_json=as_json, sizes=sizes, scrubbed=scrubbed)
+        refuse_unscrubbed(store, scrubbed=scrubbed)
 
 
 _FOR_EVER = "This cannot be undone. Each is refused from then on; its story stays."

@@ -11,7 +11,7 @@ from agent_run_ledger.cli.options import Db, Json, RunId
 if TYPE_CHECKING:
     from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.run_view import RunView
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 StepName = Annotated[str | None, typer.Option("--step", metavar="NAME", help="Only this step, with its values.")]
 Payloads = Annotated[bool, typer.Option("--payloads", help="Show recorded values, in full.")]
@@ -46,7 +46,7 @@ def show(
 
 
 def _show_run(
-    store: SqliteStore, view: RunView, setting: Setting, *, payloads: bool, everything: bool, as_json: bool
+    store: AnyStore, view: RunView, setting: Setting, *, payloads: bool, everything: bool, as_json: bool
 ) -> None:
     from agent_run_ledger.cli import output
     from agent_run_ledger.cli.copies import copy_json
@@ -66,7 +66,7 @@ def _show_run(
         output.show(run_tree(view, values, account, setting, kept, budgets=budgets, everything=everything))
 
 
-def _show_step(store: SqliteStore, view: RunView, name: str, setting: Setting, *, full: bool, as_json: bool) -> None:
+def _show_step(store: AnyStore, view: RunView, name: str, setting: Setting, *, full: bool, as_json: bool) -> None:
     from agent_run_ledger.cli import output
     from agent_run_ledger.cli.call_tree import calls_tree
     from agent_run_ledger.cli.run_json import call_json, step_json

@@ -6,7 +6,7 @@ import getpass
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_run_ledger.errors import Misuse
@@ -23,19 +23,29 @@ KEYS = ("actor", "db")
 class Setting:
     """One setting and where it came from, as a person would say it."""
 
-    value: str
+    value: str = field(repr=False)
     source: str
+
+    @property
+    def shown(self) -> str:
+        """The value as people may see it: the URL of a store without its password."""
+        from agent_run_ledger.store.urls import without_secrets
+
+        return without_secrets(self.value)
 
 
 def db_setting(flag: str | None = None) -> Setting:
-    """Return the path of the store; a path in the TOML file is relative to that file."""
+    """Return the path or the URL of the store; a path in the TOML file is relative to that file."""
+    from agent_run_ledger.store.urls import is_url
+
     if flag is not None:
         return Setting(value=flag, source="--db")
     if from_environment := os.environ.get(DB_VARIABLE):
         return Setting(value=from_environment, source=DB_VARIABLE)
     path, table = _configuration()
     if "db" in table:
-        return Setting(value=str(path.parent / table["db"]), source=str(path))
+        named = table["db"]
+        return Setting(value=named if is_url(named) else str(path.parent / named), source=str(path))
     return Setting(value=DEFAULT_DB, source="default")
 
 

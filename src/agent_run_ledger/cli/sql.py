@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 Statement = Annotated[str, typer.Argument(metavar="SELECT", help="One statement.")]
 Readonly = Annotated[bool, typer.Option("--readonly", help="Required: there is no other way.")]
 _CELL = 500
+_SERVER = "psql, as a user who may only read: the tables are in the schema agent_run_ledger"
 
 
 def sql(statement: Statement, readonly: Readonly = False, db: Db = None, as_json: Json = False) -> None:
     """Ask the store in SQL. Read-only: this opens the file safely beside running attempts, sqlite3 does not."""
     from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.store import only_in_file
 
     if not readonly:
         raise Misuse("arl sql only reads", code="usage", hint="say so with --readonly")
     with reading(db) as store, _interruptible():
-        rows = store.query(statement)
+        rows = only_in_file(store, "it is asked in SQL there", hint=_SERVER).query(statement)
         if as_json:
             _print_lines(rows)
         else:

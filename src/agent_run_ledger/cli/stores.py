@@ -13,34 +13,34 @@ from agent_run_ledger.errors import LedgerError
 
 if TYPE_CHECKING:
     from agent_run_ledger.runs.attempt import Context
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 LIMIT_BYTES = 16 * 1024 * 1024
 
 
 @contextmanager
-def reading(db: str | None) -> Generator[SqliteStore, None, None]:
+def reading(db: str | None) -> Generator[AnyStore, None, None]:
     """Open the configured store for reading and close it at the end; a missing one is never created."""
-    from agent_run_ledger.store import open_sqlite
+    from agent_run_ledger.store import open_store
 
     setting = db_setting(db)
     with hints_for(setting):
-        store = open_sqlite(setting.value, create=False, readonly=True)
+        store = open_store(setting.value, create=False, readonly=True)
         try:
             yield store
         finally:
             store.close()
 
 
-def open_writable(path: str, *, create: bool) -> SqliteStore:
+def open_writable(path: str, *, create: bool) -> AnyStore:
     """Open a store for writing with the durability it was made with, which a mere look must never change."""
     from agent_run_ledger.cli.copies import log_on_stderr
-    from agent_run_ledger.store import open_sqlite, stored_durability
+    from agent_run_ledger.store import durability_of, is_url, open_store
 
-    has_content = os.path.exists(path) and os.path.getsize(path)
-    durability = stored_durability(path) if has_content else "full"
+    has_content = is_url(path) or (os.path.exists(path) and os.path.getsize(path))
+    durability = durability_of(path) if has_content else "full"
     with log_on_stderr():
-        return open_sqlite(path, create=create, durability=durability)
+        return open_store(path, create=create, durability=durability)
 
 
 @contextmanager

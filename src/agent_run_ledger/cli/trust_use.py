@@ -100,7 +100,7 @@ def _put_in_use(
     from agent_run_ledger.kernel.effects.trust import trust_sha256
     from agent_run_ledger.ledger.authority import opened_trust
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
-    from agent_run_ledger.store import stored_durability
+    from agent_run_ledger.store import durability_of
 
     given = opened_trust(setting.value, data)
     if record is not None and record.sha256 != trust_sha256(given.trust):
@@ -109,7 +109,7 @@ def _put_in_use(
     if record is None:
         note(f"digest {given.sha256.hex()}, serial {given.trust.serial}, signed by {', '.join(sorted(given.signers))}")
         confirm(_FIRST, yes=yes)
-    with EffectLedger(setting.value, durability=stored_durability(setting.value), trust=given):
+    with EffectLedger(setting.value, durability=durability_of(setting.value), trust=given):
         return given
 
 

@@ -14,10 +14,12 @@ def upgrade(db: Db = None, as_json: Json = False) -> None:
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import hints_for, open_writable
     from agent_run_ledger.cli.words import clean, iso
+    from agent_run_ledger.store import only_in_file, refuse_server
 
     setting = db_setting(db)
     with hints_for(setting):
-        store = open_writable(setting.value, create=False)
+        refuse_server(setting.value, "its schema has one version so far", hint="there is nothing to do")
+        store = only_in_file(open_writable(setting.value, create=False), "", hint="")
         try:
             where, log_id, before, applied = store.location, store.log_id, store.upgraded_from, store.migrations()
         finally:

@@ -13,7 +13,7 @@ from agent_run_ledger.kernel.account import By, Entry
 
 if TYPE_CHECKING:
     from agent_run_ledger.ledger.account import Account
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run, by step [default: the whole store].")]
 Rows = Annotated[By | None, typer.Option("--by", help="Rows by step, model, run, or day (UTC).")]
@@ -48,7 +48,7 @@ def usage(
             _usage_of_run(store, run, by=by, children=children, as_json=as_json)
 
 
-def _usage_of_run(store: SqliteStore, run: str, *, by: By | None, children: bool, as_json: bool) -> None:
+def _usage_of_run(store: AnyStore, run: str, *, by: By | None, children: bool, as_json: bool) -> None:
     from agent_run_ledger.cli.output import say
     from agent_run_ledger.cli.words import counted
     from agent_run_ledger.ledger.account import account_of_family, account_of_run
@@ -63,7 +63,7 @@ def _usage_of_run(store: SqliteStore, run: str, *, by: By | None, children: bool
         say(f"{counted(within, 'run')} within it, whose usage is their own: --children adds them.")
 
 
-def _usage_of_store(store: SqliteStore, *, by: By | None, since_ms: int | None, as_json: bool) -> None:
+def _usage_of_store(store: AnyStore, *, by: By | None, since_ms: int | None, as_json: bool) -> None:
     from agent_run_ledger.cli.output import progress
     from agent_run_ledger.ledger.account import account_of_store
 

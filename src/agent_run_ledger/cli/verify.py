@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.verify import Report
     from agent_run_ledger.ports import Reader
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 Since = Annotated[
     str | None,
@@ -64,7 +64,7 @@ def parse_noted(text: str) -> Noted:
     raise Misuse(f"{text!r} is no SIZE:ROOT", code="usage", hint="take the line that `arl verify` printed")
 
 
-def _verify(store: SqliteStore, noted: Noted | None, *, as_json: bool, setting: Setting) -> None:
+def _verify(store: AnyStore, noted: Noted | None, *, as_json: bool, setting: Setting) -> None:
     from agent_run_ledger.ledger.verify import verify_extends, verify_log
 
     reader = store.reader()
@@ -112,7 +112,7 @@ def _report_json(report: Report, noted: Noted | None, extends: bool | None) -> d
     }
 
 
-def _print_report(report: Report, noted: Noted | None, extends: bool | None, store: SqliteStore) -> None:
+def _print_report(report: Report, noted: Noted | None, extends: bool | None, store: AnyStore) -> None:
     say(f"store    {clean(store.location)}")
     if store.copied is not None:
         say(f"copy     {copied_words(store.copied)}")
@@ -146,7 +146,7 @@ def _print_next(report: Report, setting: Setting) -> None:
     say(next_command(setting, "verify", "--since", f"{report.leaves}:{report.root_hex}"))
 
 
-def _prove(store: SqliteStore, index: int, *, as_json: bool) -> None:
+def _prove(store: AnyStore, index: int, *, as_json: bool) -> None:
     """Print an inclusion proof with everything a stranger needs to check it, after checking it here."""
     from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_inclusion
     from agent_run_ledger.ledger.proofs import inclusion_proof

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agent_run_ledger.kernel.effects.trust import TrustFile
     from agent_run_ledger.ledger.authority import Authority
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
-    from agent_run_ledger.store import SqliteStore
+    from agent_run_ledger.store import AnyStore
 
 As = Annotated[
     str | None,
@@ -74,7 +74,7 @@ class Asking:
 
     db: str
     ledger: EffectLedger
-    store: SqliteStore
+    store: AnyStore
     actor: Actor
     checked: bool
     found: Authority | None
@@ -179,9 +179,9 @@ def _holder(found: Authority, key: str | None, passphrase_file: str | None, db: 
     from agent_run_ledger.cli.key_files import signing_key
     from agent_run_ledger.ledger.authority import actor_with_key
     from agent_run_ledger.ledger.local_authority import OPERATOR_KEY
-    from agent_run_ledger.ledger.local_trust import local_folder
+    from agent_run_ledger.ledger.local_trust import local_file
 
-    held = signing_key(key, passphrase_file, local=local_folder(db) / OPERATOR_KEY)
+    held = signing_key(key, passphrase_file, local=local_file(db, OPERATOR_KEY))
     return actor_with_key(found.trust, held)
 
 

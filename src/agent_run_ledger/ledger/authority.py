@@ -21,7 +21,7 @@ from agent_run_ledger.keys import SigningKey
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.ledger.local_trust import TRUST_NAME, is_local, local_folder
 from agent_run_ledger.ports.effects import TimeSource
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import is_url, open_store
 
 TRUST_VARIABLE: Final = "AGENT_RUN_LEDGER_TRUST"
 
@@ -46,7 +46,10 @@ class Authority:
 
 
 def trust_path_of(db_path: str | PathLike[str], trust_path: str | PathLike[str] | None = None) -> Path:
-    """Return where a store's trust file is looked for: the path that is given, the environment's, or beside it."""
+    """Return where a store's trust file is looked for: the path that is given, the environment's, or beside it.
+
+    Refused("only_in_file") where none is named and the store is at a server.
+    """
     named = trust_path if trust_path is not None else os.environ.get(TRUST_VARIABLE)
     return Path(named) if named else local_folder(db_path) / TRUST_NAME
 
@@ -65,8 +68,10 @@ def find_authority(
     record counted when it came into use, and is found also after the keys of its officers are over. Whether it is that
     one, its ledger says.
     """
-    path = trust_path_of(db_path, trust_path)
     named = trust_path is not None or bool(os.environ.get(TRUST_VARIABLE))
+    if not named and is_url(db_path):
+        return None
+    path = trust_path_of(db_path, trust_path)
     if not named and not os.path.lexists(path):
         return None
     signed = opened_trust(db_path, read_trust_file(path), time=time)
@@ -94,7 +99,7 @@ def opened_trust(db_path: str | PathLike[str], data: bytes, *, time: TimeSource 
 
 def trust_in_use(db_path: str | PathLike[str]) -> TrustOnRecord | None:
     """Return which trust file is on record in a store, None where none is. Refused("no_store")."""
-    store = open_sqlite(db_path, create=False, readonly=True)
+    store = open_store(db_path, create=False, readonly=True)
     try:
         return store.reader().effects.trust()
     finally:

@@ -14,7 +14,7 @@ from agent_run_ledger.kernel.effects.ages import deadline_ms, is_stranded, since
 from agent_run_ledger.kernel.effects.states import CLOSED
 from agent_run_ledger.ledger.effect_standing import OnRecord, on_record
 from agent_run_ledger.ports.effects import EffectReader, StoredAction, TimeSource
-from agent_run_ledger.store import SqliteStore
+from agent_run_ledger.store import AnyStore
 
 OPEN_STATES = tuple(state for state in ActionState if state not in CLOSED)
 ID_DIGITS = 32
@@ -48,7 +48,7 @@ class Waiting:
 
 
 def read_inbox(
-    store: SqliteStore,
+    store: AnyStore,
     states: Sequence[ActionState] = (),
     *,
     key: str | None = None,
@@ -65,7 +65,7 @@ def read_inbox(
 
 
 def read_doubts(
-    store: SqliteStore, *, key: str | None = None, limit: int, time: TimeSource | None = None
+    store: AnyStore, *, key: str | None = None, limit: int, time: TimeSource | None = None
 ) -> list[Waiting]:
     """Return what is in doubt: unresolved actions, and claims whose worker fell silent, the oldest first."""
     where, reader = on_record(store, time), store.reader().effects
@@ -97,7 +97,7 @@ def waiting(reader: EffectReader, where: OnRecord, stored: StoredAction) -> Wait
     )
 
 
-def find_action(store: SqliteStore, named: str) -> StoredAction:
+def find_action(store: AnyStore, named: str) -> StoredAction:
     """Return the action that a person names: by its id, by the first digits of it, or its key's newest member.
 
     All 32 digits are an id. Refused: "unknown_action", "ambiguous" where it could be several.

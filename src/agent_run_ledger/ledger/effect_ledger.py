@@ -52,7 +52,7 @@ from agent_run_ledger.ledger.effect_records import EffectRecords
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import EffectObserver, TimeSource, Witness
 from agent_run_ledger.ports.targets import Target
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import named_store, open_store
 from agent_run_ledger.store.sqlite_store import WAIT_S
 
 PERMIT_MS = 60_000
@@ -79,8 +79,9 @@ class EffectLedger(EffectRecords):
 
     def __init__(
         self,
-        db_path: str | os.PathLike[str],
+        db_path: str | os.PathLike[str] | None = None,
         *,
+        url: str | None = None,
         durability: str = "full",
         witness: Witness | None = None,
         time: TimeSource | None = None,
@@ -90,7 +91,7 @@ class EffectLedger(EffectRecords):
         observers: Sequence[EffectObserver] = (),
         wait_s: float = WAIT_S,
     ) -> None:
-        """Open the effects of an existing store; it never makes one.
+        """Open the effects of an existing store, in a file or at a server (postgresql://…); it never makes one.
 
         Refused: no_store, no_authority (`arl init` gives it), network_filesystem, weaker_settings (than those of the
         latest transition), no_trust and other_trust (than the one on record). A copy opens in recovery: it can be read
@@ -98,7 +99,7 @@ class EffectLedger(EffectRecords):
         default those of the latest transition. `trust`: whose signatures count (`open_effects` finds it); without one
         `approve` takes its caller's word. `observers` are told of each answer.
         """
-        self._store = open_sqlite(db_path, create=False, durability=durability, wait_s=wait_s)
+        self._store = open_store(named_store(db_path, url), create=False, durability=durability, wait_s=wait_s)
         try:
             refuse_unfit(self._store, trust, is_copy=self._store.is_copy)
             self._entropy = entropy or SystemEntropy()

@@ -18,13 +18,13 @@ from agent_run_ledger.kernel.effects.states import CLOSED
 from agent_run_ledger.ledger.effect_opening import stored_request
 from agent_run_ledger.ledger.local_trust import trust_words
 from agent_run_ledger.ports.effects import StoredAnswer, TimeSource
-from agent_run_ledger.store import SqliteStore
+from agent_run_ledger.store import AnyStore
 
 
 class EffectRecords:
     """The reads of `EffectLedger`: none of them writes or waits for who does."""
 
-    _store: SqliteStore
+    _store: AnyStore
     _time: TimeSource
     _witnessing: Witnessing
     _engine: Engine

@@ -13,7 +13,7 @@ from agent_run_ledger.kernel.effects.request import BadRequest
 from agent_run_ledger.ledger.effect_inbox import Waiting, waiting
 from agent_run_ledger.ledger.effect_standing import OnRecord, on_record
 from agent_run_ledger.ports.effects import EffectReader, StoredAction, TimeSource
-from agent_run_ledger.store import SqliteStore
+from agent_run_ledger.store import AnyStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Story:
     members: tuple[Member, ...]
 
 
-def read_story(store: SqliteStore, action_key: str, *, time: TimeSource | None = None) -> Story:
+def read_story(store: AnyStore, action_key: str, *, time: TimeSource | None = None) -> Story:
     """Return what is on record of a key. Tampered("corrupt") where a record cannot be read."""
     where, reader = on_record(store, time), store.reader().effects
     return Story(

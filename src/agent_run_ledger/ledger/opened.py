@@ -12,7 +12,7 @@ from agent_run_ledger.errors import Refused
 from agent_run_ledger.ledger.run_effects import EffectSettings, RunEffects, open_run_effects
 from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.attempt import Context
-from agent_run_ledger.store import SqliteStore, StoreThread, open_sqlite
+from agent_run_ledger.store import AnyStore, StoreThread, open_store
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class OpenedStore:
         self._observers = observers
         self.limit_bytes = limit_bytes
         self._lock = threading.Lock()
-        self._store: SqliteStore | None = None
+        self._store: AnyStore | None = None
         self._thread: StoreThread | None = None
         self._effect_settings = effects
         self._effects: RunEffects | None = None
@@ -57,7 +57,7 @@ class OpenedStore:
     def _context(self, *, create: bool) -> Context:
         with self._lock:
             if self._store is None:
-                self._store = open_sqlite(self._path, create=create, durability=self._durability)
+                self._store = open_store(self._path, create=create, durability=self._durability)
             store = self._store
         return Context(
             store=store,

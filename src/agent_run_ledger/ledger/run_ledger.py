@@ -31,6 +31,7 @@ from agent_run_ledger.runs.operate import no_run
 from agent_run_ledger.runs.resolve import check_record_id
 from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
 from agent_run_ledger.runs.tools import Tool
+from agent_run_ledger.store import named_store, without_secrets
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,8 +52,9 @@ class RunLedger:
     """A set of steps, and the store their runs are recorded in.
 
     `run_id`: which run `execute` works on; without one a UUIDv7 is made, once per ledger. `db_path`: the SQLite
-    file; see `default_db_path`. `policy`: when the breaker stops a dynamic run that goes in circles, stored with each
-    run; None for never. `create`: whether a missing store is made.
+    file; see `default_db_path`. `url`: in its place, a database at a server (postgresql://…). `policy`: when the
+    breaker stops a dynamic run that goes in circles, stored with each run; None for never. `create`: whether a missing
+    store is made.
     `max_parallel`: how many bodies of independent steps run at once in one run.
     `max_payload_bytes`: the largest value a record may hold, encoded and before compression. `on_change`: what a
     step does whose fingerprint differs from its record, "rerun" or "refuse"; by default pipelines run it again and
@@ -70,6 +72,7 @@ class RunLedger:
         run_id: str | None = None,
         db_path: str | os.PathLike[str] | None = None,
         *,
+        url: str | None = None,
         policy: LoopDetectorPolicy | None = DEFAULT_POLICY,
         create: bool = True,
         max_parallel: int = DEFAULT_PARALLEL,
@@ -91,7 +94,8 @@ class RunLedger:
         if type(max_payload_bytes) is not int or max_payload_bytes < 1:
             raise Misuse(f"max_payload_bytes must be at least 1, not {max_payload_bytes!r}", code="bad_setting")
         self.run_id: str = made_run_id() if run_id is None else check_run_id(run_id)
-        self.db_path: str = _path_text(default_db_path() if db_path is None else db_path)
+        named = default_db_path() if db_path is None and url is None else named_store(db_path, url)
+        self.db_path: str = _path_text(named)
         self.policy = policy
         self.max_parallel = max_parallel
         self.on_change = None if on_change is None else parse_on_change(on_change)
@@ -112,7 +116,8 @@ class RunLedger:
 
     def __repr__(self) -> str:
         """Return a short form for messages."""
-        return f"<RunLedger run_id={self.run_id!r} db_path={self.db_path!r} steps={len(self._steps)}>"
+        store = without_secrets(self.db_path)
+        return f"<RunLedger run_id={self.run_id!r} db_path={store!r} steps={len(self._steps)}>"
 
     def add(self, step: Step[P, R]) -> Step[P, R]:
         """Register a Step object and return it. Two steps of one name are Misuse, whichever ledger they come from."""

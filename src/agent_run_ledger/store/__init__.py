@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
+from agent_run_ledger.store.opening import AnyStore, durability_of, named_store, only_in_file, open_store, refuse_server
 from agent_run_ledger.store.sqlite_backup import BackupReport
 from agent_run_ledger.store.sqlite_stats import Migration, StoreStats, TableSize, sqlite_version
 from agent_run_ledger.store.sqlite_store import Copied, SqliteStore, open_sqlite, stored_durability
 from agent_run_ledger.store.store_thread import StoreThread
+from agent_run_ledger.store.urls import is_url, without_secrets
 
 __all__ = [
+    "AnyStore",
     "BackupReport",
     "Copied",
     "Migration",
@@ -16,9 +19,16 @@ __all__ = [
     "StoreStats",
     "StoreThread",
     "TableSize",
+    "durability_of",
     "filesystem",
     "is_network_filesystem",
+    "is_url",
+    "named_store",
+    "only_in_file",
     "open_sqlite",
+    "open_store",
+    "refuse_server",
     "sqlite_version",
     "stored_durability",
+    "without_secrets",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.verify import verify_log
-from agent_run_ledger.store import open_sqlite, stored_durability
+from agent_run_ledger.store import durability_of, is_url, open_store, without_secrets
 from agent_run_ledger.testing.budget_check import budget_problems
 from agent_run_ledger.testing.integrity import integrity_problems
 from agent_run_ledger.testing.recorded_calls import all_runs
@@ -51,10 +51,10 @@ class LedgerReport:
 
 
 def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
-    """Re-read everything in the ledger at `path` and return what is there; LedgerBroken with every contradiction.
+    """Re-read everything in the ledger at a path or URL and return what is there; LedgerBroken with what contradicts.
 
-    Checked: SQLite's own integrity check; the log (leaves, tiles, head, the MAC of every record, every change of
-    state against the tables, rows against the log: see `verify_log`); and per run that a call has one result, that a
+    Checked: of a file SQLite's own integrity check; the log (leaves, tiles, head, the MAC of every record, every change
+    of state against the tables, rows against the log: see `verify_log`); and per run that a call has one result, that a
     mark in flight belongs to the newest attempt of a run that may still be running and to no recorded call, that
     attempts and generations count alike, that every result can be restored to its recorded digest, that a completed
     run's END names results that exist, that the counters of its budgets are what records and marks say, and that the
@@ -65,11 +65,12 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
     checked: whether the log is an *older* valid copy.
     """
     where = os.fspath(path)
-    if not os.path.exists(where):
+    named, where = where, without_secrets(where)
+    if not is_url(named) and not os.path.exists(named):
         raise LedgerBroken(where, ["there is no such file"])
     try:
-        found = _Found(integrity_problems(where))
-        store = open_sqlite(where, create=False, durability=stored_durability(where))
+        found = _Found([] if is_url(named) else integrity_problems(named))
+        store = open_store(named, create=False, durability=durability_of(named))
     except LedgerError as error:
         raise LedgerBroken(where, [f"it cannot be opened: {error}"]) from error
     try:

@@ -22,7 +22,7 @@ from agent_run_ledger.keys import SigningKey
 from agent_run_ledger.ledger.authority import open_effects
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.ledger.run_effects import EffectSettings
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import open_store, refuse_server
 
 DAY_MS: Final = 86_400_000
 _BYTES: Final = 16
@@ -33,19 +33,22 @@ class People:
     """Ada or Dora approves by policy `finance`, Ben looks after doubts, Cleo signs the trust file; each in their own
     process in earnest, and here all in one, with keys that nobody keeps.
 
-    `db_path`: the store, made with authority where there is none. `trust`: where the trust file is written, mode 0600,
-    beside the store by default. `settings`: what a program's `RunLedger(effects=...)` takes.
+    `db_path`: the store, or the URL of one, made with authority where there is none. `trust`: where the trust file is
+    written, mode 0600, beside the store by default; at a server there is no default. `settings`: what a program's
+    `RunLedger(effects=...)` takes.
     """
 
     policy: Final = "finance"
 
     def __init__(self, db_path: str | os.PathLike[str], trust: str | os.PathLike[str] | None = None) -> None:
-        self.db_path = Path(db_path)
-        self.trust = Path(trust) if trust is not None else self.db_path.with_suffix(".trust.json")
+        self.db_path = os.fspath(db_path)
+        if trust is None:
+            refuse_server(self.db_path, "no file lies beside it", hint="name the trust file")
+        self.trust = Path(trust) if trust is not None else Path(self.db_path).with_suffix(".trust.json")
         self.settings = EffectSettings(trust=self.trust)
         self._keys = {name: SigningKey.draw() for name in _APPROVERS}
         officer, now_ms = SigningKey.draw(), time.time_ns() // 1_000_000
-        store = open_sqlite(self.db_path, create=True, authority=True)
+        store = open_store(self.db_path, create=True, authority=True)
         try:
             made = _trust_file(store.log_id, self._keys, officer, now_ms)
         finally:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ports import Reader, RunRow
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import open_store
 
 _PAGE = 200
 
@@ -57,7 +57,7 @@ def calls_in_flight(path: str | os.PathLike[str]) -> list[str]:
 
 @contextmanager
 def _rows(path: str | os.PathLike[str]) -> Generator[tuple[Reader, Iterator[RunRow]]]:
-    store = open_sqlite(os.fspath(path), create=False)
+    store = open_store(os.fspath(path), create=False)
     try:
         reader = store.reader()
         yield reader, all_runs(reader)

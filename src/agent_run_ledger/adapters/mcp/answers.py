@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from agent_run_ledger.adapters.mcp.messages import members
 from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, RunCancelled, Vetoed
+from agent_run_ledger.store.urls import without_secrets
 
 NAMESPACE: Final = "agent-run-ledger/"
 """What the keys begin with that the proxy reads and writes in `_meta`."""
@@ -34,8 +35,8 @@ def stopped(error: LedgerError, *, run_id: str, db_path: str) -> dict[str, Any]:
     if not isinstance(error, RunCancelled) and error.code in ("loop_detected", "run_quarantined", "budget_exceeded"):
         words += (
             " No tool is called until a person lets it go on with "
-            f"`arl runs release {quote(run_id)} --db {quote(db_path)} --reason TEXT`. Do not call tools again before: "
-            "say what was done, what is missing, and that the run is stopped."
+            f"`arl runs release {quote(run_id)} --db {quote(without_secrets(db_path))} --reason TEXT`. "
+            "Do not call tools again before: say what was done, what is missing, and that the run is stopped."
         )
     else:
         words += " No tool is called while that is so."

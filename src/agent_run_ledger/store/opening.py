@@ -1,0 +1,116 @@
+"""Opens a store by what it is named with: a path for one in a file, a URL for one at a server."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from agent_run_ledger.errors import Misuse, Refused
+from agent_run_ledger.ports import Clock, Entropy, Store
+from agent_run_ledger.store.sqlite import Durability
+from agent_run_ledger.store.sqlite_store import WAIT_S, Copied, SqliteStore, open_sqlite, stored_durability
+from agent_run_ledger.store.urls import is_url, without_secrets
+
+
+class AnyStore(Store, Protocol):
+    """What every kind of store can do beside `ports.Store`."""
+
+    @property
+    def created_at_ms(self) -> int:
+        """When the store was created, Unix milliseconds."""
+        ...
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the store says of itself that it is a copy."""
+        ...
+
+    @property
+    def copied(self) -> Copied | None:
+        """Of what a copy was made; None for a store that is none."""
+        ...
+
+    @property
+    def created_here(self) -> bool:
+        """Whether it was this process that created the store."""
+        ...
+
+    def grant_authority(self) -> bool:
+        """Let this store hold effects, with a leaf that says so; False when it already could."""
+        ...
+
+
+def open_store(
+    named: str | os.PathLike[str],
+    *,
+    create: bool,
+    authority: bool = False,
+    durability: str = Durability.FULL,
+    readonly: bool = False,
+    wait_s: float = WAIT_S,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+) -> AnyStore:
+    """Open the store at a path or a URL (postgresql://…). See open_sqlite and open_postgres for settings and errors.
+
+    Misuse: "bad_settings" for another durability than "full" at a server, "extra_missing" without its driver.
+    """
+    if not is_url(named):
+        return open_sqlite(
+            named,
+            create=create,
+            authority=authority,
+            durability=durability,
+            readonly=readonly,
+            wait_s=wait_s,
+            clock=clock,
+            entropy=entropy,
+        )
+    if durability != Durability.FULL:
+        raise Misuse(f"durability={durability!r} is for a store in a file", code="bad_settings")
+    try:
+        from agent_run_ledger.store.postgres_store import open_postgres
+    except ImportError as error:
+        raise Misuse(
+            f"a store at a server needs a driver that is not there: {error}",
+            code="extra_missing",
+            hint='pip install "agent-run-ledger[postgres]"',
+        ) from error
+    return open_postgres(
+        os.fspath(named),
+        create=create,
+        authority=authority,
+        readonly=readonly,
+        wait_s=wait_s,
+        clock=clock,
+        entropy=entropy,
+    )
+
+
+def named_store(db_path: str | os.PathLike[str] | None, url: str | None) -> str | os.PathLike[str]:
+    """Return the name of a store that is given. Misuse: "bad_path" for two or none, "bad_url" for no URL."""
+    if (db_path is None) is (url is None):
+        raise Misuse("a store has either a db_path or a url", code="bad_path")
+    if db_path is not None:
+        return db_path
+    if not is_url(url):
+        raise Misuse("the url of a store begins with postgresql://", code="bad_url")
+    return str(url)
+
+
+def durability_of(named: str | os.PathLike[str], *, wait_s: float = WAIT_S) -> str:
+    """Return the durability to open a store with: as stored_durability says for a file, "full" for a server."""
+    return Durability.FULL if is_url(named) else stored_durability(named, wait_s=wait_s)
+
+
+def only_in_file(store: AnyStore, what: str, *, hint: str) -> SqliteStore:
+    """Return a store that is in a file. Refused("only_in_file") for one at a server; `what` cannot be done there."""
+    if isinstance(store, SqliteStore):
+        return store
+    raise Refused(f"{store.location} is at a server: {what}", code="only_in_file", hint=hint)
+
+
+def refuse_server(named: str | os.PathLike[str], what: str, *, hint: str) -> None:
+    """Refused("only_in_file") where a URL is named for what only a store in a file can do."""
+    if is_url(named):
+        raise Refused(f"{without_secrets(str(named))} is at a server: {what}", code="only_in_file", hint=hint)
