@@ -20,6 +20,7 @@ from agent_run_ledger.runs.endings import Ending
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
 from agent_run_ledger.runs.stopped import stopped
+from agent_run_ledger.store import postgres_writer
 
 LIMIT_BYTES = 1 << 20
 
@@ -34,6 +35,7 @@ class SetClock:
     def install(cls, monkeypatch: pytest.MonkeyPatch) -> SetClock:
         clock = cls()
         monkeypatch.setattr(SystemClock, "now_ms", lambda _: clock.now_ms)
+        monkeypatch.setattr(postgres_writer, "server_ms", lambda _: clock.now_ms)
         return clock
 
     def pass_s(self, seconds: float) -> None:

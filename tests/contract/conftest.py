@@ -9,12 +9,29 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import RunLedger
+from tests.contract.engine_kit import at_server
 
 
-@pytest.fixture
-def db(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Return the path of a store that does not exist yet."""
-    return tmp_path / "runs.db"
+@pytest.fixture(params=["sqlite", "postgres"])
+def db(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Return the path, or the URL, of a store that does not exist yet."""
+    if request.param == "sqlite":
+        yield tmp_path / "runs.db"
+        return
+    cluster = request.getfixturevalue("postgres")
+    name = cluster.new_database()
+    yield cluster.url(name)
+    cluster.drop(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the stores of kits be in a file, or at a server. See engine_kit.each_engine."""
+    if request.param == "sqlite":
+        yield
+        return
+    with at_server(request.getfixturevalue("postgres")):
+        yield
 
 
 @pytest.fixture

@@ -39,8 +39,9 @@ from agent_run_ledger.effects import (
 )
 from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.kernel.effects.reducer import GUARDS
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import open_store
 from agent_run_ledger.testing import check_ledger
+from tests.contract.engine_kit import new_place
 from tests.contract.store_kit import quick_folder
 
 A, E, R = ActionState, Event, Role
@@ -116,12 +117,12 @@ class Kit:
     """One store with an effect ledger; opened anew as often as a test wants."""
 
     def __init__(self, folder: Path, *, witness: FakeWitness | None = None, **settings: Any) -> None:
-        self.path = folder / "effects.db"
+        self.path = new_place(folder)
         self.ticks = Ticks()
         self.witness = witness
         self.settings = Settings(**{"bound_ms": BOUND_MS, **settings})
         self._ids = 0
-        open_sqlite(self.path, create=True, authority=True).close()
+        open_store(self.path, create=True, authority=True).close()
         self.ledger = self._open()
 
     def _open(self) -> EffectLedger:
@@ -305,7 +306,7 @@ def check_kept(path: Path) -> int:
     Returns how many records there are. Written from docs/formats, without the code that audits, which is asked too.
     """
     check_ledger(path)
-    store = open_sqlite(path, create=False)
+    store = open_store(path, create=False)
     try:
         reader, rows = store.reader(), {}
         records = {one.record_id: one for one in reader.effects.leaf_transitions(first=0, stop=reader.head().size)}

@@ -19,9 +19,10 @@ from agent_run_ledger.kernel.effects.display import display
 from agent_run_ledger.kernel.effects.principals import PrincipalKind
 from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.ledger.authority import open_effects
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import open_store
 from agent_run_ledger.targets import http
 from agent_run_ledger.testing import check_ledger
+from tests.contract.engine_kit import new_place
 from tests.contract.target_servers import Behaviour, Server, answer, serving
 from tests.unit.effects.trust_examples import key, policy, principal, public
 
@@ -40,8 +41,8 @@ def _who(name: str, *roles: Role, **changes: Any) -> Any:
 
 def make_store(folder: Path, name: str = "runs.db") -> tuple[Path, Path]:
     """A store with authority and its trust file: bob approves by policy `finance`, bob and dan by `two`."""
-    path, trust = folder / name, folder / "trust.json"
-    store = open_sqlite(path, create=True, authority=True)
+    path, trust = new_place(folder, name), folder / "trust.json"
+    store = open_store(path, create=True, authority=True)
     program: dict[str, Any] = {"kind": PrincipalKind.AUTOMATIC, "keys": ()}
     made = TrustFile(
         ledger_id=store.log_id,
@@ -177,7 +178,7 @@ class Program:
 
     def state(self) -> str:
         """The state of its run."""
-        store = open_sqlite(self.desk.path, create=False)
+        store = open_store(self.desk.path, create=False)
         try:
             row = store.reader().find_run(self.ledger.run_id)
             return "" if row is None else str(row.state)

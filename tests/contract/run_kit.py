@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +11,29 @@ import orjson
 import pytest
 
 from agent_run_ledger import RunLedger
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.ledger.verify import Report, verify_log
 from agent_run_ledger.ports import InFlight, Reader, RunRow, Store, StoredRecord
 from agent_run_ledger.runs.operate import decide
+from agent_run_ledger.store import is_url, open_store
+
+in_a_file = pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+"""For what is about a file, and not about every kind of store."""
+
+
+def store_exists(named: str | os.PathLike[str]) -> bool:
+    """Whether there is a store at a path or a URL, without making one."""
+    if not is_url(named):
+        return os.path.exists(named)
+    try:
+        open_store(named, create=False, readonly=True).close()
+    except Refused as error:
+        if error.code != "no_store":
+            raise
+        return False
+    return True
 
 
 def store_of(ledger: RunLedger) -> Store:

@@ -24,7 +24,7 @@ from agent_run_ledger.ledger.account import Account, account_of_run, account_of_
 from agent_run_ledger.ports import RunRow, Tx, UsageRow
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.testing import check_ledger
-from tests.contract.run_kit import LyingStore, row_of, store_of
+from tests.contract.run_kit import LyingStore, row_of, store_exists, store_of
 from tests.contract.store_kit import begin, do_step, new_record, op
 
 New = Callable[..., RunLedger]
@@ -287,7 +287,7 @@ def test_there_is_no_account_before_the_first_run(new_ledger: New, db: Path) -> 
     ledger = pipeline(new_ledger)
     assert ledger.usage() is None
     assert ledger.bind("r1").usage() is None
-    assert not db.exists()
+    assert not store_exists(db)
     run(ledger)
     assert ledger.bind("other").usage() is None
 

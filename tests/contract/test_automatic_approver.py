@@ -29,7 +29,10 @@ from agent_run_ledger.keys import SigningKey, read_key, write_key
 from agent_run_ledger.ledger.authority import actor_with_key
 from tests.contract.approval_kit import KEY_ENDS_MS, Approvals, approvals
 from tests.contract.effect_kit import EXE, START_MS, WINDOW_MS
+from tests.contract.engine_kit import each_engine
 from tests.unit.effects.trust_examples import key
+
+pytestmark = each_engine
 
 A = ActionState
 OFFICERS = (key("dan"), key("ola"))

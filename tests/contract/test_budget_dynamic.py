@@ -13,7 +13,7 @@ from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.ledger.budget_use import BudgetUse, budget_uses
 from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.testing.budget_check import budget_problems
-from tests.contract.run_kit import marks_of, operate, row_of, store_of
+from tests.contract.run_kit import marks_of, operate, row_of, store_exists, store_of
 
 New = Callable[..., RunLedger]
 
@@ -22,7 +22,7 @@ New = Callable[..., RunLedger]
 def check(db: Path) -> Iterator[None]:
     """Whatever a test did, the counters are what records and marks say."""
     yield
-    if db.exists():
+    if store_exists(db):
         check_ledger(db)
 
 

@@ -27,7 +27,7 @@ from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.runs.operate import decide
 from agent_run_ledger.testing import check_ledger
 from tests.contract.budget_kit import SetClock
-from tests.contract.run_kit import calls_of, operate, records_of, report_of, row_of, store_of
+from tests.contract.run_kit import calls_of, operate, records_of, report_of, row_of, store_exists, store_of
 
 New = Callable[..., RunLedger]
 
@@ -36,7 +36,7 @@ New = Callable[..., RunLedger]
 def check(db: Path) -> Iterator[None]:
     """Whatever a test did, the counters are what records and marks say."""
     yield
-    if db.exists():
+    if store_exists(db):
         check_ledger(db)
 
 

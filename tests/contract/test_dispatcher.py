@@ -25,7 +25,10 @@ from agent_run_ledger.kernel.effects.request import Call, Request, request_bytes
 from agent_run_ledger.ports.targets import Sending
 from agent_run_ledger.targets import Opaque, http
 from tests.contract.effect_kit import CAT, EXE, PAY, A, E, FakeWitness, Kit, effects
+from tests.contract.engine_kit import each_engine
 from tests.contract.target_servers import answer, serving
+
+pytestmark = each_engine
 
 REFUND = Request.json("POST", "/refunds", {"cents": 3000, "order": "17"})
 DONE = Answered(found=Found.EXECUTED, status=201, body_sha256=sha256(b"done").digest(), body=b"done")

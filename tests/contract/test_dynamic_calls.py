@@ -14,13 +14,13 @@ from agent_run_ledger import Diverged, Misuse, Pending, RunLedger, Unavailable, 
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.testing import check_ledger
 from tests.contract.agent_kit import Crash, New, alive, live
-from tests.contract.run_kit import calls_of
+from tests.contract.run_kit import calls_of, store_exists
 
 
 @pytest.fixture(autouse=True)
 def _the_ledger_holds(db: pathlib.Path) -> Iterator[None]:
     yield
-    if db.exists():
+    if store_exists(db):
         check_ledger(db)
 
 

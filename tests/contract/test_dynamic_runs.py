@@ -28,13 +28,13 @@ from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.testing import check_ledger
 from tests.contract.agent_kit import Crash, Gate, New, alive, elsewhere, live
-from tests.contract.run_kit import calls_of, operate, row_of, stored_of
+from tests.contract.run_kit import calls_of, operate, row_of, store_exists, stored_of
 
 
 @pytest.fixture(autouse=True)
 def _the_ledger_holds(db: pathlib.Path) -> Iterator[None]:
     yield
-    if db.exists():
+    if store_exists(db):
         check_ledger(db)
 
 

@@ -17,13 +17,13 @@ from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.testing import check_ledger
 from tests.contract.agent_kit import Gate, New, alive, live
-from tests.contract.run_kit import calls_of, marks_of, records_of, watch_sync
+from tests.contract.run_kit import calls_of, marks_of, records_of, store_exists, watch_sync
 
 
 @pytest.fixture(autouse=True)
 def _the_ledger_holds(db: pathlib.Path) -> Iterator[None]:
     yield
-    if db.exists():
+    if store_exists(db):
         check_ledger(db)
 
 

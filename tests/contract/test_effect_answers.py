@@ -14,7 +14,10 @@ from agent_run_ledger.kernel.effects.report import Answered, evidence_id
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.effect_kit import EXE, A, Kit, effects
 from tests.contract.effect_stories import edit
+from tests.contract.engine_kit import each_engine
 from tests.contract.test_dispatcher import CONFLICT, DONE, dispatcher, ready
+
+pytestmark = each_engine
 
 
 def _observation(kit: Kit, action_key: str, name: bytes, found: Found = Found.EXECUTED) -> Observation:

@@ -26,6 +26,9 @@ from agent_run_ledger.effects import (
 from agent_run_ledger.kernel.effects.reading import LEAP_MS
 from tests.contract.effect_kit import BOUND_MS, PERMIT_MS, WINDOW_MS, A, E, FakeWitness, Kit, actor, effects
 from tests.contract.effect_scratch import moved
+from tests.contract.engine_kit import each_engine
+
+pytestmark = each_engine
 
 OFF = actor("olga", Role.OFFICER)
 OPEN, UNTRUSTED = LedgerState.OPEN, LedgerState.TIME_UNTRUSTED

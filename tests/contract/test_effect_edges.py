@@ -8,6 +8,7 @@ import pytest
 
 from agent_run_ledger.effects import Covers, DoubtBy, Found, Role
 from tests.contract.effect_kit import BOUND_MS, CAT, EXE, PERMIT_MS, WINDOW_MS, A, E, Kit, actor, effects
+from tests.contract.engine_kit import each_engine
 from tests.contract.guard_kit import (
     DEAD,
     EARLY_TIMER,
@@ -24,6 +25,8 @@ from tests.contract.guard_kit import (
     lying,
     sees,
 )
+
+pytestmark = each_engine
 
 BAD_ARGUMENTS: list[tuple[str, Callable[[Kit], Asked]]] = [
     ("text for bytes", about(E.CLAIM, A.AVAILABLE, claim_key="k" * 16)),

@@ -18,7 +18,10 @@ from tests.contract.effect_kit import (
     Kit,
     effects,
 )
+from tests.contract.engine_kit import each_engine
 from tests.contract.guard_kit import CASES, Asked
+
+pytestmark = each_engine
 
 # What only an admission brings about, which this version does not have; what the state says first; drawn ids.
 NOT_YET = {

@@ -32,6 +32,9 @@ from tests.contract.effect_kit import (
     actor,
     effects,
 )
+from tests.contract.engine_kit import each_engine
+
+pytestmark = each_engine
 
 REQUEST = b'arl/request/v1\n{"kind":"call","name":"refund"}\n{"order":"17"}'
 

@@ -14,6 +14,9 @@ from agent_run_ledger.kernel.effects.states import EVENT_NEEDS, LEDGER_TABLE
 from agent_run_ledger.ledger.local_trust import UNSIGNED
 from agent_run_ledger.store import open_sqlite
 from tests.contract.effect_kit import ASKED, FROM, REV, WINDOW_MS, A, E, FakeWitness, Kit, effects
+from tests.contract.engine_kit import each_engine
+
+pytestmark = each_engine
 
 HELD, RECOVERY, FROZEN = LedgerState.HELD, LedgerState.RECOVERY, LedgerState.FROZEN
 OPEN, UNTRUSTED = LedgerState.OPEN, LedgerState.TIME_UNTRUSTED

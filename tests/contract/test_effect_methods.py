@@ -28,6 +28,9 @@ from tests.contract.effect_kit import (
     actor,
     effects,
 )
+from tests.contract.engine_kit import each_engine
+
+pytestmark = each_engine
 
 N, F = TargetClass.N, TargetClass.F
 

@@ -26,6 +26,9 @@ from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.telemetry import Prometheus
 from agent_run_ledger.telemetry.exposition import exposition
 from tests.contract.effect_kit import BOB, BOUND_MS, DOES, PERMIT_MS, A, E, FakeWitness, Kit, effects
+from tests.contract.engine_kit import each_engine
+
+pytestmark = each_engine
 
 HOUR_MS = 3_600_000
 RULES = Path("docs/reference/alerts/agent-run-ledger.rules.yml")

@@ -15,6 +15,9 @@ from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.store import open_sqlite
 from tests.contract.effect_kit import FakeWitness, effects
 from tests.contract.effect_stories import Stories, edit, places, rewrite
+from tests.contract.engine_kit import each_engine
+
+pytestmark = each_engine
 
 STRONG = {"bound_ms": 500, "max_permit_ms": 40_000, "people_for_not_executed": 2}
 

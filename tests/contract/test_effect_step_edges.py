@@ -27,7 +27,10 @@ from agent_run_ledger import (
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
 from tests.contract.effect_run_kit import Desk, desk, eventually
+from tests.contract.engine_kit import each_engine
 from tests.contract.target_servers import Behaviour, answer, says
+
+pytestmark = each_engine
 
 A = ActionState
 ORDERS = range(1, 9)

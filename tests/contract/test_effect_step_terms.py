@@ -16,7 +16,10 @@ from agent_run_ledger.ledger.run_effects import RunEffects, open_run_effects
 from agent_run_ledger.ports.effect_steps import Wanted
 from agent_run_ledger.targets import http
 from tests.contract.effect_run_kit import APPROVER, DAY_MS, REVOKER, Desk, desk
+from tests.contract.engine_kit import each_engine
 from tests.unit.effects.trust_examples import policy
+
+pytestmark = each_engine
 
 A = ActionState
 KEY = "refund:17"

@@ -23,6 +23,9 @@ from agent_run_ledger import (
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
 from tests.contract.effect_run_kit import Desk, desk, eventually
+from tests.contract.engine_kit import each_engine
+
+pytestmark = each_engine
 
 A = ActionState
 

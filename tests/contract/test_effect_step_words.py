@@ -11,7 +11,10 @@ import pytest
 from agent_run_ledger import EffectPending, Refused
 from agent_run_ledger.cli.main import main
 from tests.contract.effect_run_kit import desk
+from tests.contract.engine_kit import each_engine
 from tests.contract.target_servers import says
+
+pytestmark = each_engine
 
 hang_up = says(b"")
 

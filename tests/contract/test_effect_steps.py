@@ -27,7 +27,10 @@ from agent_run_ledger.runs.effect_calls import EffectCall
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.targets import http
 from tests.contract.effect_run_kit import APPROVER, REVOKER, desk, eventually
+from tests.contract.engine_kit import each_engine
 from tests.contract.target_servers import answer, says
+
+pytestmark = each_engine
 
 A = ActionState
 hang_up = says(b"")

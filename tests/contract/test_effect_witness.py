@@ -16,6 +16,9 @@ from agent_run_ledger import EffectLedger, LedgerError, Pending, Unavailable
 from agent_run_ledger.effects import DoubtBy, Event, Heard, LedgerState, Seen
 from agent_run_ledger.effects.witnessing import TRIES
 from tests.contract.effect_kit import CAT, EXE, OPS, A, ActionView, E, FakeWitness, Kit, effects
+from tests.contract.engine_kit import each_engine
+
+pytestmark = each_engine
 
 
 class Hooked(FakeWitness):

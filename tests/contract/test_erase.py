@@ -20,6 +20,7 @@ from agent_run_ledger.runs.leaf_check import load_value
 from agent_run_ledger.testing import check_ledger
 from tests.contract.run_kit import (
     LyingStore,
+    in_a_file,
     leaves_of,
     marks_of,
     operate,
@@ -424,6 +425,7 @@ def test_an_erased_value_is_refused_by_name(new_ledger: New) -> None:
 
 @pytest.mark.parametrize("durability", ["full", "extra"])
 @pytest.mark.parametrize("steps", [(), ("fetch",)], ids=["whole", "a step"])
+@in_a_file
 def test_no_byte_of_what_was_erased_is_left_in_any_file(
     new_ledger: New, db: Path, durability: str, steps: tuple[str, ...]
 ) -> None:

@@ -22,7 +22,7 @@ from agent_run_ledger.runs.operate import decide
 from agent_run_ledger.runs.pipeline import Pipeline
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.fork_kit import Program, exists, result_ids
-from tests.contract.run_kit import leaves_of, records_of, report_of, row_of, store_of
+from tests.contract.run_kit import leaves_of, records_of, report_of, row_of, store_exists, store_of
 
 Make = Callable[..., Program]
 
@@ -39,7 +39,7 @@ def make(db: pathlib.Path) -> Iterator[Make]:
     yield build
     for program in made:
         program.ledger.close()
-    if db.exists():
+    if store_exists(db):
         check_ledger(db)
 
 
@@ -321,7 +321,7 @@ def test_forking_on_a_store_that_does_not_exist_makes_none(make: Make, db: pathl
     with pytest.raises(Refused) as raised:
         make().ledger.fork("a", from_step="judge")
     assert raised.value.code == "no_run"
-    assert not db.exists()
+    assert not store_exists(db)
 
 
 @pytest.mark.parametrize(

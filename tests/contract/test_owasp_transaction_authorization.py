@@ -20,7 +20,10 @@ from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.keys import seal
 from tests.contract.approval_kit import DISPLAY, KEY_ENDS_MS, NONCE, REQUEST, Approvals, approvals, someone
 from tests.contract.effect_kit import ANN, WINDOW_MS
+from tests.contract.engine_kit import each_engine
 from tests.unit.effects.trust_examples import key
+
+pytestmark = each_engine
 
 A, E = ActionState, Event
 OTHER = b'{"amount_cents":3000000,"to":"eve"}'

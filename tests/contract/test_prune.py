@@ -16,7 +16,7 @@ from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.runs.operate import decide
 from agent_run_ledger.runs.prune import MAX_NAMED, Pruned, look_at, old_runs, prune, why_not
 from agent_run_ledger.testing import check_ledger
-from tests.contract.run_kit import LyingStore, records_of, report_of, row_of, store_of, stored_of
+from tests.contract.run_kit import LyingStore, in_a_file, records_of, report_of, row_of, store_of, stored_of
 
 New = Callable[..., RunLedger]
 ACT = Act(event="prune", reason="older than a year", actor="ann")
@@ -195,6 +195,7 @@ def test_a_report_names_a_bounded_number_of_runs() -> None:
     assert (report.skipped_count, len(report.skipped)) == (MAX_NAMED + 5, MAX_NAMED)
 
 
+@in_a_file
 def test_compacting_gives_pages_back_and_changes_nothing(new_ledger: New) -> None:
     ledger = new_ledger("big")
     ledger.add(Step(lambda: [str(number) * 9 for number in range(40_000)], name="big"))
@@ -215,6 +216,7 @@ def test_compacting_gives_pages_back_and_changes_nothing(new_ledger: New) -> Non
     assert report_of(ledger).ok
 
 
+@in_a_file
 def test_a_file_that_was_replaced_is_not_compacted(new_ledger: New) -> None:
     ledger = finished(new_ledger, "a")
     store: Any = store_of(ledger)

@@ -21,6 +21,7 @@ from agent_run_ledger.runs.operate import decide
 from agent_run_ledger.runs.resolve import find_unknown, resolutions
 from agent_run_ledger.testing import check_ledger
 from tests.contract.dynamic_kit import Dynamic, left_unknown, open_context, resolve, unknowns
+from tests.contract.run_kit import store_exists
 
 
 @pytest.fixture
@@ -448,7 +449,7 @@ def test_a_ledger_without_a_store_has_no_run_to_resolve(db: Path) -> None:
     with RunLedger(db_path=db) as ledger, pytest.raises(Refused) as refused:
         ledger.bind("agent").resolve(1, not_done=True, reason="x")
     assert refused.value.code == "no_run"
-    assert not db.exists()
+    assert not store_exists(db)
 
 
 def test_two_unknown_outcomes_are_resolved_one_by_one(context: Context, db: Path) -> None:

@@ -14,7 +14,7 @@ from agent_run_ledger import Misuse, Refused, RunCancelled, RunLedger, RunState,
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.testing import check_ledger
 from tests.contract.fork_kit import Program
-from tests.contract.run_kit import calls_of, marks_of, records_of, row_of, until
+from tests.contract.run_kit import calls_of, marks_of, records_of, row_of, store_exists, until
 
 New = Callable[..., RunLedger]
 EIGHT = [f"branch {number}" for number in range(8)]
@@ -148,7 +148,7 @@ def test_what_cannot_be_cancelled_is_refused(new_ledger: New, db: pathlib.Path) 
     with pytest.raises(Refused) as nobody:
         ledger.bind("r1").cancel("x")
     assert nobody.value.code == "no_run"
-    assert not db.exists(), "looking for a run to cancel makes no store"
+    assert not store_exists(db), "looking for a run to cancel makes no store"
     ledger.add(Step(lambda: 1, name="one"))
     ledger.execute()
     with pytest.raises(Refused) as completed:

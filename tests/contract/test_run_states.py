@@ -21,6 +21,7 @@ from agent_run_ledger import (
 )
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.runs.operate import decide
+from tests.contract.run_kit import store_exists
 
 Make = Callable[[str], tuple[RunLedger, list[str]]]
 
@@ -284,5 +285,5 @@ def test_looking_at_a_run_makes_no_store(db: pathlib.Path, make: Make) -> None:
     ledger, ran = make("ok")
     assert ledger.bind("r1").state is None
     assert [step.verdict for step in ledger.bind("r1").explain(company="acme")] == ["runs", "depends"]
-    assert not db.exists()
+    assert not store_exists(db)
     assert ran == []

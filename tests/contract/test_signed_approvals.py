@@ -22,7 +22,10 @@ from agent_run_ledger.keys import seal, verify
 from agent_run_ledger.ledger.local_trust import LOCAL, UNSIGNED, local_folder
 from tests.contract.approval_kit import DISPLAY, KEY_ENDS_MS, NONCE, REQUEST, Approvals, approvals
 from tests.contract.effect_kit import ANN, BOB, WINDOW_MS, Kit, effects
+from tests.contract.engine_kit import each_engine
 from tests.unit.effects.trust_examples import key
+
+pytestmark = each_engine
 
 A, E = ActionState, Event
 

@@ -21,7 +21,7 @@ from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.telemetry import Prometheus
 from agent_run_ledger.telemetry.exposition import exposition, families
 from tests.contract.observer_kit import let_pay
-from tests.contract.run_kit import marks_of, operate, row_of, store_of
+from tests.contract.run_kit import in_a_file, marks_of, operate, row_of, store_exists, store_of
 
 New = Callable[..., RunLedger]
 PAID = {"first": [Usage(input_tokens=100, output_tokens=7, cache_read_tokens=60)], "second": [Usage(output_tokens=5)]}
@@ -230,6 +230,7 @@ def test_a_quarantined_run_still_counts_and_a_cancelled_or_resumed_one_does_not(
     assert read_gauges(store, began_ms + 10_000).unresolved_age_s == 0
 
 
+@in_a_file
 def test_runs_are_counted_by_state_and_sizes_are_those_of_the_files(new_ledger: New, db: Path) -> None:
     ledger = leaving(new_ledger)
     interrupted(ledger, "r1")
@@ -250,9 +251,10 @@ def test_a_store_that_does_not_exist_has_no_gauges_and_is_not_made(new_ledger: N
     seen.observer.watch_store(ledger.store_gauges)
     assert ledger.store_gauges() is None
     assert b"agent_run_ledger_log_leaves" not in generate_latest(seen.registry)
-    assert not db.exists()
+    assert not store_exists(db)
 
 
+@in_a_file
 def test_a_scrape_has_the_gauges_of_the_store_as_it_is_then(new_ledger: New) -> None:
     seen = Seen()
     ledger = new_ledger()

@@ -19,7 +19,10 @@ from agent_run_ledger.store.effect_reader import RowEffectReader
 from agent_run_ledger.testing import check_ledger
 from tests.contract.approval_kit import Approvals, approvals
 from tests.contract.effect_kit import FakeWitness
+from tests.contract.engine_kit import each_engine
 from tests.unit.effects.trust_examples import key
+
+pytestmark = each_engine
 
 A, E = ActionState, Event
 OFFICERS = (key("dan"), key("ola"))

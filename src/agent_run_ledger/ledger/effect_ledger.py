@@ -13,7 +13,6 @@ from agent_run_ledger.effects.gate import Gate
 from agent_run_ledger.effects.grants import Dispatch, Grant
 from agent_run_ledger.effects.intents import Intent, check_text
 from agent_run_ledger.effects.sizes import check_nonce
-from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
 from agent_run_ledger.effects.trust_record import adopt, follow
 from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view
@@ -49,6 +48,7 @@ from agent_run_ledger.kernel.effects.permit import permit_of
 from agent_run_ledger.kernel.effects.report import Answered
 from agent_run_ledger.ledger.effect_opening import refuse_unfit, refuse_weaker, settings_on_record
 from agent_run_ledger.ledger.effect_records import EffectRecords
+from agent_run_ledger.ledger.effect_time import time_of
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import EffectObserver, TimeSource, Witness
 from agent_run_ledger.ports.targets import Target
@@ -103,7 +103,7 @@ class EffectLedger(EffectRecords):
         try:
             refuse_unfit(self._store, trust, is_copy=self._store.is_copy)
             self._entropy = entropy or SystemEntropy()
-            self._time = CheckedTime(time or SystemTime())
+            self._time = time_of(self._store, time)
             self._witnessing = Witnessing(self._store, witness)
             self._engine = Engine(
                 self._store,

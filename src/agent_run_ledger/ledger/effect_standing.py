@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agent_run_ledger.effects.system_time import CheckedTime, SystemTime
 from agent_run_ledger.kernel.effects import LedgerState, Now, Standing
 from agent_run_ledger.kernel.effects.reading import read_time
 from agent_run_ledger.ledger.effect_opening import standing_on_record
+from agent_run_ledger.ledger.effect_time import time_of
 from agent_run_ledger.ports import Store
 from agent_run_ledger.ports.effects import TimeSource
 from agent_run_ledger.store import SqliteStore
@@ -34,7 +34,7 @@ def on_record(store: Store, time: TimeSource | None = None) -> OnRecord:
     """
     reader, before = store.reader(), standing_on_record(store)
     number, corrected_ms = reader.effects.corrections()
-    reading = read_time(reader.effects.time_mark(), CheckedTime(time or SystemTime()).sample())
+    reading = read_time(reader.effects.time_mark(), time_of(store, time).sample())
     state = LedgerState.OPEN if reading.trusted else LedgerState.TIME_UNTRUSTED
     standing = replace(
         before or Standing(ledger_id=store.log_id),

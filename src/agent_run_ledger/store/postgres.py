@@ -23,6 +23,10 @@ from agent_run_ledger.store.statements import statements
 
 QUERIES_FILE: Final = "postgres_queries.sql"
 EFFECTS_FILE: Final = "postgres_effects.sql"
+_LONGER: Final = 2
+_MORE_S: Final = 0.5
+"""A statement may take twice the wait for a lock, and its answer so much longer."""
+
 OLDEST_SERVER: Final = 130_000
 """As server_version_num says it. Older ones get no corrections any more."""
 
@@ -83,7 +87,7 @@ def connect(place: Place, *, readonly: bool = False) -> Connection:
     """
     parameters = {**place.parameters, "options": _options(place, readonly=readonly)}
     try:
-        connection = connect_to(parameters)
+        connection = connect_to(parameters, limit_s=_LONGER * place.wait_s + _MORE_S)
     except psycopg.Error as error:
         raise unconnected(error, place.location) from error
     try:
@@ -104,8 +108,8 @@ def _options(place: Place, *, readonly: bool) -> str:
     wanted = {
         "search_path": _SCHEMA_PATH,
         "lock_timeout": str(wait_ms),
-        "statement_timeout": str(2 * wait_ms),
-        "idle_in_transaction_session_timeout": str(2 * wait_ms),
+        "statement_timeout": str(_LONGER * wait_ms),
+        "idle_in_transaction_session_timeout": str(_LONGER * wait_ms),
         "client_min_messages": "warning",
         "default_transaction_read_only": "on" if readonly else "off",
         "jit": "off",

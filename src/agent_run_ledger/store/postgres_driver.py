@@ -75,9 +75,30 @@ class _BoolDumper(Int8BinaryDumper):
         return super().dump(int(obj))
 
 
-def connect_to(parameters: dict[str, Any]) -> Connection:
+class _Bounded(psycopg.Connection[Row]):
+    """A connection on which nothing is waited for beyond `limit_s`; it is lost then.
+
+    The server bounds statements and locks itself. But a COMMIT that waits for a standby has no limit there, and a
+    server that stands still says nothing at all.
+    """
+
+    limit_s = 60.0
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """See psycopg.Connection.wait."""
+        try:
+            return super().wait(gen, interval, timeout=self.limit_s if timeout is None else timeout)
+        except psycopg.Error as error:
+            if type(error).__name__ != "_WaitTimeout":
+                raise
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"the server said nothing for {self.limit_s:g} s") from error
+
+
+def connect_to(parameters: dict[str, Any], *, limit_s: float) -> Connection:
     """Return a new connection that commits by itself and sends every number as a BIGINT. Raises psycopg.Error."""
-    connection = psycopg.connect(make_conninfo(**parameters), autocommit=True, prepare_threshold=0)
+    connection = _Bounded.connect(make_conninfo(**parameters), autocommit=True, prepare_threshold=0)
+    connection.limit_s = limit_s
     connection.prepared_max = _MOST_PREPARED
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     connection.adapters.register_dumper(bool, _BoolDumper)

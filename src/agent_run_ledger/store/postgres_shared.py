@@ -21,7 +21,7 @@ from agent_run_ledger.store.postgres_locks import PostgresRunLocks
 from agent_run_ledger.store.postgres_pool import ReadingPool
 from agent_run_ledger.store.postgres_reader import PostgresReader
 from agent_run_ledger.store.postgres_schema import make, recognise
-from agent_run_ledger.store.postgres_writer import PostgresWriter
+from agent_run_ledger.store.postgres_writer import PostgresWriter, server_ms
 
 Meta = dict[str, bytes | int]
 Address = tuple[tuple[str, str], ...]
@@ -83,6 +83,12 @@ class SharedPostgres:
     def is_mine(self) -> bool:
         """Return whether the calling thread is inside a transaction of this store."""
         return self._writer is not None and self._writer.lock.is_mine()
+
+    def now_ms(self) -> int:
+        """Return the server's time. See PostgresStore.shared_now_ms."""
+        if self._writer is not None and self._writer.lock.is_mine():
+            return self._writer.now_ms()
+        return server_ms(self.reader.fetch("select_clock"))
 
     def close(self) -> BaseException | None:
         """Close all that is open; return the first failure."""

@@ -115,6 +115,13 @@ class PostgresStore:
         """See ports.Store.reader."""
         return self._open().reader
 
+    def shared_now_ms(self) -> int:
+        """Return Unix milliseconds by the server's clock, which all hosts share.
+
+        Inside a transaction of the calling thread: as it was read after the locks, and what passed here since then.
+        """
+        return self._open().now_ms()
+
     def scrub(self) -> bool:
         """See ports.Store.scrub. False, always: the server keeps old pages in its log and in backups for a while.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -46,6 +47,7 @@ class PostgresWriter:
         self._connection: Connection | None = None
         self._warnings: list[str] = []
         self._seen = 0
+        self._read = 0, 0.0
         self._closed = False
         self._pid = os.getpid()
 
@@ -86,6 +88,11 @@ class PostgresWriter:
             raise Misuse("the store was to be scrubbed inside a transaction", code="nested_transaction")
         with closing(connect(replace(self._place, wait_s=_VACUUM_S))) as connection:
             connection.execute(self._q["vacuum_erased"], prepare=False)
+
+    def now_ms(self) -> int:
+        """Return the server's time as this transaction read it after the lock, and what passed here since then."""
+        read_ms, at_s = self._read
+        return read_ms + int((time.monotonic() - at_s) * 1000)
 
     def close(self) -> None:
         """Close after the transaction that runs. A second call does nothing."""
@@ -157,7 +164,7 @@ class PostgresWriter:
                 probes.reach("commit.before")
                 committing.leaf, committing.value = leaf, value
             self._warnings.clear()
-            answer = connection.execute(self._q["commit"])
+            answer = connection.execute(self._q["commit"], prepare=False)
         if answer.statusmessage != self._q["commit"]:  # of a transaction that failed it says ROLLBACK, and no error
             raise Unavailable(f"{location} rolled the transaction back", code="store_failed")
         return value
@@ -194,7 +201,8 @@ class PostgresWriter:
                 hint="what was committed after that is lost here; nothing more is written by this process",
             )
         self._seen = head.size
-        now_ms = int(clock.fetchall()[0][0]) if self._clock is None else self._clock.now_ms()
+        self._read = server_ms(clock.fetchall()), time.monotonic()
+        now_ms = self._read[0] if self._clock is None else self._clock.now_ms()
         return connection, head, max(now_ms, head.time_ms)
 
     def _append(self, connection: Connection, leaf: Leaf, now_ms: int) -> None:
@@ -256,7 +264,7 @@ class PostgresWriter:
         landed = bool(connection.execute(q["select_event_by_op"], (leaf.op_id,)).fetchall())
         connection.execute(q["touch"])
         self._warnings.clear()
-        answer = connection.execute(q["commit"])
+        answer = connection.execute(q["commit"], prepare=False)
         if answer.statusmessage != q["commit"]:
             raise Unavailable(f"{location} rolled the question back", code="store_failed")
         return landed
@@ -289,6 +297,11 @@ class PostgresWriter:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
+
+
+def server_ms(rows: list[Row]) -> int:
+    """Return the server's time, in Unix milliseconds, of the one row that tells it."""
+    return int(rows[0][0])
 
 
 class _Committing:

@@ -1,0 +1,327 @@
+"""What becomes of a transaction when the connection, the server or a standby fails: said, and never guessed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unavailable, Uncertain
+from agent_run_ledger.ports import Tx
+from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
+from tests.contract.run_kit import until
+from tests.contract.store_kit import Backend, begin, begin_in, check_log, do_step, op, postgres_backend
+from tests.services.postgres import Cluster, running
+from tests.services.relay import Relay, relay
+
+pytestmark = pytest.mark.fault
+
+COMMITS = b"COMMIT"
+
+
+@pytest.fixture
+def backend(postgres: Cluster) -> Iterator[Backend]:
+    with postgres_backend(postgres) as made:
+        yield made
+
+
+@pytest.fixture
+def store(backend: Backend) -> PostgresStore:
+    return backend.open()  # type: ignore[return-value]
+
+
+@pytest.fixture
+def path(postgres: Cluster) -> Iterator[Relay]:
+    with relay(postgres.port) as made:
+        yield made
+
+
+@pytest.fixture
+def remote(postgres: Cluster, path: Relay) -> Iterator[PostgresStore]:
+    """A store that is reached through the relay."""
+    database = postgres.new_database()
+    url = postgres.url(database).replace(f":{postgres.port}/", f":{path.port}/")
+    opened = open_postgres(url, create=True, wait_s=2.0)
+    yield opened
+    opened.close()
+    postgres.drop(database)
+
+
+def _pid(store: PostgresStore) -> int:
+    connection = store._shared.writer()._connection
+    assert connection is not None
+    return connection.info.backend_pid
+
+
+def _database(store: PostgresStore) -> str:
+    return store.location.rsplit("/", 1)[1]
+
+
+def test_a_backend_that_is_ended_inside_of_a_transaction_leaves_nothing(
+    postgres: Cluster, store: PostgresStore
+) -> None:
+    row = begin(store)
+
+    def body(tx: Tx) -> None:
+        begin_in(tx, "lost")
+        postgres.run(f"SELECT pg_terminate_backend({_pid(store)})")
+        until(lambda: not postgres.run(f"SELECT 1 FROM pg_stat_activity WHERE pid = {_pid(store)}"))
+        begin_in(tx, "lost too")
+
+    with pytest.raises(Unavailable) as caught:
+        store.transact(op(), body)
+    assert caught.value.code == "connection_lost"
+    assert store.reader().find_run("lost") is None
+    do_step(store, row, 1)
+    assert check_log(store) == 3
+
+
+def test_connections_that_died_between_two_uses_are_replaced_without_a_word(
+    postgres: Cluster, store: PostgresStore
+) -> None:
+    row = begin(store)
+    lock = store.lock_run("r")
+    store.reader().head()
+    postgres.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{_database(store)}'")
+    do_step(store, row, 1)
+    assert store.reader().head().size == 3
+    assert store.lock_run("r") is not None, "its lock went with its connection"
+    assert lock is not None
+    lock.release()
+
+
+def test_a_commit_whose_reply_is_lost_is_found(remote: PostgresStore, path: Relay) -> None:
+    row, called = begin(remote), []
+    do_step(remote, row, 1)
+
+    def body(tx: Tx) -> str:
+        called.append(1)
+        begin_in(tx, "other")
+        path.cut_at(COMMITS, after=True)
+        return "value"
+
+    assert remote.transact(op(), body) == "value"
+    assert called == [1]
+    assert remote.reader().find_run("other") is not None
+    assert check_log(remote) == 4
+
+
+def test_a_commit_that_never_arrived_is_unavailable_and_not_there(remote: PostgresStore, path: Relay) -> None:
+    row = begin(remote)
+    do_step(remote, row, 1)
+
+    def body(tx: Tx) -> None:
+        begin_in(tx, "other")
+        path.cut_at(COMMITS, after=False)
+
+    with pytest.raises(Unavailable) as caught:
+        remote.transact(op(), body)
+    assert caught.value.code == "connection_lost"
+    assert remote.reader().find_run("other") is None
+    assert check_log(remote) == 3
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_commit_whose_outcome_nobody_can_look_up_is_uncertain_until_somebody_can(
+    remote: PostgresStore, path: Relay, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    row, operation = begin(remote), op()
+    do_step(remote, row, 1)
+    writer = remote._shared.writer()
+    looked_for = type(writer)._look_for
+
+    def unreachable(*arguments: object) -> bool:
+        path.go_down()
+        return looked_for(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(writer), "_look_for", unreachable)
+
+    def body(tx: Tx) -> None:
+        begin_in(tx, "other")
+        path.cut_at(COMMITS, after=landed)
+
+    with pytest.raises(Uncertain) as caught:
+        remote.transact(operation, body)
+    assert caught.value.code == "commit_unknown"
+    assert operation.hex() in caught.value.message
+    path.come_back()
+    assert (remote.reader().find_run("other") is not None) is landed
+    if landed:
+        with pytest.raises(Refused) as again:
+            remote.transact(operation, lambda tx: begin_in(tx, "again"))
+        assert again.value.code == "already_committed"
+    check_log(remote)
+
+
+def test_a_lookup_waits_for_who_holds_the_head_and_guesses_nothing_when_that_stays(
+    postgres: Cluster, path: Relay
+) -> None:
+    database = postgres.new_database()
+    url = postgres.url(database).replace(f":{postgres.port}/", f":{path.port}/")
+    store = open_postgres(url, create=True, wait_s=0.3)
+    begin(store)
+    with psycopg.connect(postgres.url(database)) as other:
+        waiter = threading.Thread(target=lambda: other.execute("SELECT 1 FROM agent_run_ledger.head FOR UPDATE"))
+
+        def body(tx: Tx) -> None:
+            begin_in(tx, "other")
+            waiter.start()
+            until(lambda: bool(postgres.run("SELECT 1 FROM pg_locks WHERE NOT granted")))
+            path.cut_at(COMMITS, after=False)
+
+        with pytest.raises(Uncertain) as caught:
+            store.transact(op(), body)
+        waiter.join()
+    assert caught.value.code == "commit_unknown"
+    assert store.reader().find_run("other") is None
+    store.close()
+    postgres.drop(database)
+
+
+def test_a_head_that_stays_locked_is_unavailable_and_the_body_does_not_run(
+    postgres: Cluster, store: PostgresStore, backend: Backend
+) -> None:
+    store.close()
+    hurried = backend.open(create=False, wait_s=0.2)
+    ran: list[int] = []
+    with psycopg.connect(postgres.url(_database(hurried))) as other:  # type: ignore[arg-type]
+        other.execute("SELECT 1 FROM agent_run_ledger.head FOR UPDATE")
+        with pytest.raises(Unavailable) as caught:
+            hurried.transact(op(), lambda tx: ran.append(1))
+    assert caught.value.code == "store_busy"
+    assert ran == []
+    begin(hurried)
+
+
+def test_the_clock_is_read_after_the_lock_was_waited_for(postgres: Cluster, store: PostgresStore) -> None:
+    """A blocker that rolls back: its waiter's row is not read anew, so only a statement of its own reads the clock."""
+    begin(store)
+    times: list[int] = []
+    thread = threading.Thread(target=lambda: times.append(store.transact(op(), lambda tx: tx.now_ms)))
+    now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    with psycopg.connect(postgres.url(_database(store))) as other:
+        other.execute("SELECT 1 FROM agent_run_ledger.head FOR UPDATE")
+        thread.start()
+        until(lambda: bool(postgres.run("SELECT 1 FROM pg_locks WHERE NOT granted")))
+        postgres.run("SELECT pg_sleep(0.05)")
+        released_ms = postgres.run(now)[0][0]
+        other.rollback()
+    thread.join()
+    assert times[0] >= released_ms
+
+
+def test_a_server_that_undoes_a_transaction_is_unavailable_and_nothing_is_there(
+    postgres: Cluster, store: PostgresStore
+) -> None:
+    row = begin(store)
+
+    def body(tx: Tx) -> None:
+        begin_in(tx, "other")
+        tx.fetch("SELECT pg_sleep(0) FROM nowhere", ())  # type: ignore[attr-defined]
+
+    with pytest.raises(Tampered):
+        store.transact(op(), body)
+    do_step(store, row, 1)
+    assert store.reader().find_run("other") is None
+    assert check_log(store) == 3
+
+
+def test_a_log_that_went_back_is_not_written_to_by_who_knew_more(backend: Backend) -> None:
+    store = backend.open()
+    row = begin(store)
+    do_step(store, row, 1)
+    backend.forge("log", "UPDATE head SET size = 2, frontier = frontier")
+    with pytest.raises(Tampered) as caught:
+        do_step(store, row, 2)
+    assert caught.value.code in ("store_replaced", "corrupt")
+
+
+class TestStandby:
+    """A standby that never answers: every commit waits for it."""
+
+    @pytest.fixture
+    def waiting(self) -> Iterator[tuple[Cluster, PostgresStore]]:
+        with running() as cluster, postgres_backend(cluster) as backend:
+            store: PostgresStore = backend.open(wait_s=1.0)  # type: ignore[assignment]
+            begin(store)
+            cluster.run("ALTER SYSTEM SET synchronous_standby_names = 'ghost'")
+            cluster.run("SELECT pg_reload_conf()")
+            until(lambda: cluster.run("SHOW synchronous_standby_names") == [("ghost",)])
+            yield cluster, store
+            cluster.run("ALTER SYSTEM RESET synchronous_standby_names")
+            cluster.run("SELECT pg_reload_conf()")
+
+    def test_a_commit_that_returns_with_a_warning_is_uncertain(self, waiting: tuple[Cluster, PostgresStore]) -> None:
+        """Somebody cancels the wait: the driver's commit returns as if nothing were wrong."""
+        cluster, store = waiting
+        operation = op()
+        found = self._uncertain(cluster, store, operation, "pg_cancel_backend")
+        assert found.code == "commit_unconfirmed"
+        assert operation.hex() in found.message
+        assert store.reader().find_run("other") is not None, "it is committed here"
+
+    def test_one_that_was_cut_short_while_it_waited_is_not_found_to_be_safe(
+        self, waiting: tuple[Cluster, PostgresStore]
+    ) -> None:
+        """Who looks finds it, and then waits for the standby as it did."""
+        cluster, store = waiting
+        assert self._uncertain(cluster, store, op(), "pg_terminate_backend").code == "commit_unknown"
+
+    def test_one_for_which_nobody_does_anything_is_uncertain_in_the_end(
+        self, waiting: tuple[Cluster, PostgresStore]
+    ) -> None:
+        _, store = waiting
+        with pytest.raises(Uncertain) as caught:
+            store.transact(op(), lambda tx: begin_in(tx, "other"))
+        assert caught.value.code == "commit_unknown"
+
+    def _uncertain(self, cluster: Cluster, store: PostgresStore, operation: bytes, end: str) -> LedgerError:
+        found: list[LedgerError] = []
+
+        def commit() -> None:
+            try:
+                store.transact(operation, lambda tx: begin_in(tx, "other"))
+            except Uncertain as error:
+                found.append(error)
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        until(lambda: bool(cluster.run(waits)))
+        cluster.run(f"SELECT {end}(pid) FROM ({waits}) AS one")
+        thread.join()
+        return found[0]
+
+    def test_what_need_not_be_synced_does_not_wait(self, waiting: tuple[Cluster, PostgresStore]) -> None:
+        _, store = waiting
+        store.transact(op(), lambda tx: begin_in(tx, "other"), sync=False)
+        assert store.reader().find_run("other") is not None
+
+
+def test_a_text_with_a_nul_is_refused_and_nothing_of_it_is_there(store: PostgresStore) -> None:
+    with pytest.raises(Refused) as caught:
+        store.transact(op(), lambda tx: begin_in(tx, "a\0b"))
+    assert caught.value.code == "unstorable"
+    assert check_log(store) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE events SET op_id = op_id", "DELETE FROM events", "TRUNCATE events", "TRUNCATE tiles", "TRUNCATE records"],
+)
+def test_not_even_the_owner_changes_history(backend: Backend, change: str) -> None:
+    begin(backend.open())
+    with pytest.raises(psycopg.errors.IntegrityError):
+        backend.edit("log", change)
+
+
+def test_a_closed_store_is_misuse(store: PostgresStore) -> None:
+    reader = store.reader()
+    store.close()
+    store.close()
+    for use in (lambda: begin(store), store.reader, lambda: store.lock_run("r"), reader.head):
+        with pytest.raises(Misuse) as caught:
+            use()
+        assert caught.value.code == "store_closed"
