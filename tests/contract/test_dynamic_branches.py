@@ -160,7 +160,7 @@ def test_a_call_that_was_given_up_and_made_again(new_ledger: New, bodies: Counte
         got = list[Any]()
         for _ in range(2):
             try:
-                got.append(await asyncio.wait_for(act(), 0.05))
+                got.append(await asyncio.wait_for(act(), 0.4))
             except TimeoutError:
                 got.append("late")
         return got

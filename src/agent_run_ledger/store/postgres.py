@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
@@ -57,15 +58,15 @@ class Place:
 
 def place_of(url: str, *, wait_s: float, entropy: Entropy) -> Place:
     """Return what a URL (postgresql://…) names. Misuse("bad_url") where it is none; the message does not repeat it."""
-    try:
+    named = None
+    with suppress(psycopg.Error, ValueError):  # what the driver says of it may hold the password
         named = conninfo_to_dict(url)
-    except (psycopg.Error, ValueError, UnicodeError):
-        # Not chained: what the driver says of it may hold the password.
+    if named is None:
         raise Misuse(
             "the URL of the store is not one of PostgreSQL",
             code="bad_url",
             hint="postgresql://user@host:5432/database; percent-encode what is special in a password",
-        ) from None
+        )
     parameters = {**_DEFAULTS, **named, "client_encoding": "UTF8"}
     return Place(location=_location_of(named), wait_s=wait_s, entropy=entropy, parameters=parameters)
 
@@ -86,10 +87,13 @@ def connect(place: Place, *, readonly: bool = False) -> Connection:
     pooled_connection, bad_encoding. Misuse: server_too_old.
     """
     parameters = {**place.parameters, "options": _options(place, readonly=readonly)}
+    connection, failed = None, None
     try:
         connection = connect_to(parameters, limit_s=_LONGER * place.wait_s + _MORE_S)
     except psycopg.Error as error:
-        raise unconnected(error, place.location) from error
+        failed = type(error)(*error.args)  # without what the driver adds: all that it was to connect with
+    if connection is None or failed is not None:
+        raise unconnected(failed or psycopg.OperationalError(), place.location) from failed
     try:
         _check_session(connection, place, readonly=readonly)
     except BaseException as error:
