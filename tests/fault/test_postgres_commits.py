@@ -12,7 +12,17 @@ from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unav
 from agent_run_ledger.ports import Tx
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
 from tests.contract.run_kit import until
-from tests.contract.store_kit import Backend, begin, begin_in, check_log, do_step, op, postgres_backend
+from tests.contract.store_kit import (
+    Backend,
+    begin,
+    begin_in,
+    check_log,
+    do_step,
+    end_step,
+    op,
+    postgres_backend,
+    start_step,
+)
 from tests.services.postgres import Cluster, running
 from tests.services.relay import Relay, relay
 
@@ -105,6 +115,35 @@ def test_a_commit_whose_reply_is_lost_is_found(remote: PostgresStore, path: Rela
     assert remote.transact(op(), body) == "value"
     assert called == [1]
     assert remote.reader().find_run("other") is not None
+    assert check_log(remote) == 4
+
+
+def test_a_step_takes_three_round_trips(remote: PostgresStore, path: Relay) -> None:
+    """Begin, lock and clock; what is asked; what is written, with the leaf and COMMIT."""
+    row = begin(remote)
+    do_step(remote, row, 1)  # statements are prepared
+
+    def body(tx: Tx) -> None:
+        assert tx.standing(row.row_id).generation == 1
+        start_step(tx, row, 2)
+        end_step(tx, row, 2)
+
+    before = path.turns
+    remote.transact(op(), body)
+    assert path.turns - before == 3
+    before = path.turns
+    do_step(remote, row, 3)
+    assert path.turns - before == 2
+
+
+def test_what_is_written_without_waiting_is_refused_by_the_commit_at_the_latest(remote: PostgresStore) -> None:
+    row = begin(remote)
+    do_step(remote, row, 1)
+    for more in (1, 2):
+        with pytest.raises(Refused) as caught:
+            remote.transact(op(), lambda tx, more=more: [end_step(tx, row, 1) for _ in range(more)])  # type: ignore[misc]
+        assert caught.value.code == "already_recorded"
+    do_step(remote, row, 2)
     assert check_log(remote) == 4
 
 

@@ -23,6 +23,9 @@ class Relay:
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._cut: tuple[bytes, bool] | None = None
+        self._answered = True
+        self.turns = 0
+        """How often a request followed an answer: round trips, where one connection is in use."""
         self._down = False
         self._closed = False
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -77,6 +80,8 @@ class Relay:
     def _requests(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
         with suppress(OSError):
             while sent := client.recv(1 << 16):
+                if self._answered:
+                    self.turns, self._answered = self.turns + 1, False
                 cut = self._taken(sent)
                 if cut is None:
                     server.sendall(sent)
@@ -90,6 +95,7 @@ class Relay:
     def _replies(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
         with suppress(OSError):
             while said := server.recv(1 << 16):
+                self._answered = True
                 if not lost.is_set():
                     client.sendall(self._renamed(said))
                 elif _DONE in said:

@@ -1,5 +1,6 @@
 """The contracts between the layers: of the store and its rows here, those of the effect ledger in `ports.effects`."""
 
+from agent_run_ledger.ports.run_locks import RunLock, RunLocks
 from agent_run_ledger.ports.store import (
     Clock,
     Entropy,
@@ -11,7 +12,6 @@ from agent_run_ledger.ports.store import (
     Reader,
     RecordKey,
     RunInFlight,
-    RunLock,
     RunRow,
     RunStanding,
     Store,
@@ -32,6 +32,7 @@ __all__ = [
     "RecordKey",
     "RunInFlight",
     "RunLock",
+    "RunLocks",
     "RunRow",
     "RunStanding",
     "Store",

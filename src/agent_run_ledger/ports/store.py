@@ -11,6 +11,7 @@ from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.notices import CallBegun, Notice
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports.run_locks import RunLock
 
 if TYPE_CHECKING:  # who only records runs does not load the rules of effects by this
     from agent_run_ledger.ports.effects import EffectReader, EffectTx
@@ -400,17 +401,6 @@ class Reader(Protocol):
 
     def tile_roots(self, level: int, *, first: int, stop: int) -> list[bytes]:
         """Return the roots of complete tiles first ≤ index < stop of a level."""
-        ...
-
-
-class RunLock(Protocol):
-    """The right to be a run's live attempt. It saves waste; the generation on every write is what is safe.
-
-    One that is no longer referenced must be given back as if it had been released.
-    """
-
-    def release(self) -> None:
-        """Give the right back; a second call does nothing."""
         ...
 
 

@@ -63,7 +63,7 @@ class RowEffects:
 
     def put_time_mark(self, mark: Sample) -> None:
         """See ports.effects.EffectTx.put_time_mark."""
-        self._tx.write(self._q["put_effect_time"], (mark.wall_ms, mark.uptime_ms, mark.boot))
+        self._tx.write_later(self._q["put_effect_time"], (mark.wall_ms, mark.uptime_ms, mark.boot))
 
     def correction(self, op_id: bytes) -> StoredCorrection | None:
         """See ports.effects.EffectTx.correction."""
@@ -143,13 +143,13 @@ class RowEffects:
         record_id = self._tx.next_record_id
         self._tx.add_change(change_of(transition, transition_mac(salt, payload)))
         bindings = (record_id, self._row_ids[row.action_id], salt, payload)
-        self._tx.write(self._q["insert_action_record"], bindings)
+        self._tx.write_later(self._q["insert_action_record"], bindings)
         return record_id
 
     def keep_answer(self, action_id: bytes, answer: StoredAnswer) -> None:
         """See ports.effects.EffectTx.keep_answer."""
         bindings = (self._row_ids[action_id], answer.evidence_id, answer.status, answer.body)
-        self._tx.write(self._q["insert_answer"], bindings)
+        self._tx.write_later(self._q["insert_answer"], bindings)
 
     def _insert(self, row: Action, request: bytes) -> None:
         row_id = self._tx.insert(self._q["insert_action"], row_of_action(row, self._tx.now_ms))

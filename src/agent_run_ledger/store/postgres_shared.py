@@ -10,7 +10,7 @@ import psycopg
 
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.errors import Misuse, Unavailable
-from agent_run_ledger.ports import Clock
+from agent_run_ledger.ports import Clock, RunLocks
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked, register
 from agent_run_ledger.store.leaves import LOG_ID_BYTES
@@ -44,7 +44,7 @@ class SharedPostgres:
         self.reader = PostgresReader(place, self.pool)
         self._clock = clock
         self._writer: PostgresWriter | None = None
-        self._locks: PostgresRunLocks | None = None
+        self._locks: RunLocks | None = None
 
     def open_to_read(self) -> None:
         """Look at what is there."""
@@ -74,7 +74,7 @@ class SharedPostgres:
             raise Misuse(f"{self.place.location} was opened with readonly=True", code="readonly_store")
         return self._writer
 
-    def locks(self) -> PostgresRunLocks:
+    def locks(self) -> RunLocks:
         """Return the locks of live runs."""
         if self._locks is None:
             self._locks = PostgresRunLocks(self.place, self.log_id)

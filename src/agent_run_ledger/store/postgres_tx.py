@@ -7,7 +7,9 @@ from typing import Any
 
 import psycopg
 
-from agent_run_ledger.errors import LedgerError, Misuse
+from agent_run_ledger.errors import LedgerError, Misuse, Refused
+from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.store.postgres import EFFECTS_FILE
 from agent_run_ledger.store.postgres_driver import Connection, Pipeline
 from agent_run_ledger.store.postgres_failures import breaks_unique, translated
@@ -16,11 +18,14 @@ from agent_run_ledger.store.row_tx import RowTx
 from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.statements import statements
 
+_RESULTS = "records_result"
+"""The index by which a call is recorded once."""
+
 
 class PostgresTx(RowTx):
     """See RowTx. Without a `pipeline` it is over."""
 
-    __slots__ = ("_changed", "_connection", "_why", "pipeline")
+    __slots__ = ("_changed", "_connection", "_recorded", "_why", "pipeline")
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class PostgresTx(RowTx):
         self.pipeline: Pipeline | None = pipeline
         self._connection = connection
         self._changed = 0
+        self._recorded: list[str] = []
         self._why: LedgerError | None = None
 
     def meta(self, key: str) -> bytes | int:
@@ -62,7 +68,7 @@ class PostgresTx(RowTx):
         try:
             return self._connection.execute(sql, bindings, binary=True).fetchall()
         except psycopg.Error as error:
-            raise self.fail(translated(error, self._location)) from error
+            raise self.fail(self.meant(error)) from error
 
     def write(self, sql: str, bindings: Row) -> None:
         """See RowTx.write."""
@@ -71,8 +77,29 @@ class PostgresTx(RowTx):
             cursor = self._connection.execute(sql, bindings, binary=True)
             pipeline.sync()
         except psycopg.Error as error:
-            raise self.fail(translated(error, self._location)) from error
+            raise self.fail(self.meant(error)) from error
         self._changed = cursor.rowcount
+
+    def write_later(self, sql: str, bindings: Row) -> None:
+        """See RowTx.write_later: it is sent, and its answer comes with the next one that is waited for."""
+        self._open()
+        self.wrote = True
+        try:
+            self._connection.execute(sql, bindings, binary=True)
+        except psycopg.Error as error:
+            raise self.fail(self.meant(error)) from error
+
+    def add_record(self, run_row_id: int, record: Record, change: Change) -> int:
+        """See ports.Tx.add_record."""
+        self._recorded.append(f"{record.name!r}, occurrence {record.occurrence}")
+        return super().add_record(run_row_id, record, change)
+
+    def meant(self, error: psycopg.Error) -> LedgerError:
+        """Return what an error says of this transaction, whichever of its statements it comes from."""
+        if breaks_unique(error) and error.diag.constraint_name == _RESULTS:
+            which = self._recorded[0] if len(self._recorded) == 1 else f"one of {len(self._recorded)}"
+            return Refused(f"step {which}, is already recorded in this run", code="already_recorded")
+        return translated(error, self._location)
 
     def insert(self, sql: str, bindings: Row) -> int:
         """See RowTx.insert."""

@@ -114,11 +114,9 @@ class PostgresWriter:
             try:
                 value = self._within(connection, fn, head, now_ms, op_id, committing)
             except psycopg.Error as error:
-                if committing.leaf is None:
-                    raise
                 if os.getpid() != self._pid:
                     raise forked(location) from error
-                self._settle(committing.leaf, head, error)
+                self._settle(committing, head, error)
                 value = cast(T, committing.value)
             ended = True
             self._check_confirmed(op_id)
@@ -151,6 +149,7 @@ class PostgresWriter:
                 leaf_index=head.size,
                 epoch=head.epoch,
             )
+            committing.tx = tx
             try:
                 probes.reach("commit.begin")
                 value = fn(tx)
@@ -225,18 +224,19 @@ class PostgresWriter:
                 hint="a standby that takes over may not have it; when the standbys answer, run the same thing",
             )
 
-    def _settle(self, leaf: Leaf, head: Head, error: psycopg.Error) -> None:
+    def _settle(self, committing: _Committing, head: Head, error: psycopg.Error) -> None:
         """Find out what became of a commit that raised: return when it landed, else raise what may be done next.
 
-        An error that the server answered with undid everything. After a lost connection the log is asked, behind the
-        lock that the lost transaction would still hold. The question ends with a commit of its own: one that was cut
-        short while it waited for a standby is found here, and is as good as done only when that standby confirms.
+        Before that moment, and by an error that the server answered with, everything was undone. After a lost
+        connection the log is asked, behind the lock that the lost transaction would still hold. The question ends with
+        a commit of its own: one that was cut short while it waited for a standby is found here, and is as good as done
+        only when that standby confirms.
         """
-        location, connection = self._place.location, self._connection
-        if connection is not None and not connection.closed:
-            if breaks_unique(error) and error.diag.table_name == "events":
+        location, connection, leaf = self._place.location, self._connection, committing.leaf
+        if leaf is None or (connection is not None and not connection.closed):
+            if leaf is not None and breaks_unique(error) and error.diag.table_name == "events":
                 raise already_committed(leaf.op_id) from error
-            raise translated(error, location) from error
+            raise (translated(error, location) if committing.tx is None else committing.tx.meant(error)) from error
         try:
             landed = self._look_for(leaf, head)
         except BaseException as second:
@@ -305,10 +305,11 @@ def server_ms(rows: list[Row]) -> int:
 
 
 class _Committing:
-    """What was sent with COMMIT, from the moment on at which it may land."""
+    """A transaction, and what was sent with its COMMIT from the moment on at which it may land."""
 
     leaf: Leaf | None = None
     value: object = None
+    tx: PostgresTx | None = None
 
 
 class _Turns:

@@ -69,6 +69,13 @@ class RowTx(ABC):
     def write(self, sql: str, bindings: Row) -> None:
         """Run a statement that changes rows, and set `wrote`."""
 
+    def write_later(self, sql: str, bindings: Row) -> None:
+        """Run a statement whose answer nobody needs: an engine may wait for it with its next question.
+
+        What it refuses is raised then, or by the commit, of which nothing lands.
+        """
+        self.write(sql, bindings)
+
     @abstractmethod
     def insert(self, sql: str, bindings: Row) -> int:
         """Run a statement that makes one row, set `wrote`, and return the row id that the row got."""
@@ -174,7 +181,7 @@ class RowTx(ABC):
         record_id = self.next_record_id
         self.add_change(change)
         try:
-            self._write("insert_record", row_of_record(record_id, run_row_id, record))
+            self.write_later(self._q["insert_record"], row_of_record(record_id, run_row_id, record))
         except Misuse as error:
             if self.breaks_unique(error):
                 raise self.fail(
@@ -202,13 +209,16 @@ class RowTx(ABC):
 
     def put_in_flight(self, mark: InFlight) -> None:
         """See ports.Tx.put_in_flight."""
-        self._write("put_in_flight", row_of_in_flight(mark))
+        self.write_later(self._q["put_in_flight"], row_of_in_flight(mark))
 
     def clear_in_flight(self, run_row_id: int, lane: int) -> None:
         """See ports.Tx.clear_in_flight."""
-        wrote = self.wrote
-        self._write("clear_in_flight", (place_of(run_row_id, lane),))
-        self.wrote = wrote or self.changed_rows > 0
+        place = (place_of(run_row_id, lane),)
+        if self.wrote:
+            self.write_later(self._q["clear_in_flight"], place)
+            return
+        self._write("clear_in_flight", place)
+        self.wrote = self.changed_rows > 0
 
     def in_flight(self, run_row_id: int) -> list[InFlight]:
         """See ports.Tx.in_flight."""
@@ -221,7 +231,7 @@ class RowTx(ABC):
 
     def put_budget(self, run_row_id: int, tool: str, counters: bytes) -> None:
         """See ports.Tx.put_budget."""
-        self._write("put_budget", (run_row_id, tool, counters))
+        self.write_later(self._q["put_budget"], (run_row_id, tool, counters))
 
     @property
     def next_record_id(self) -> int:
