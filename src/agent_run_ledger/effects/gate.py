@@ -8,7 +8,7 @@ from typing import Final
 
 from agent_run_ledger.effects.sizes import NONCE_BYTES
 from agent_run_ledger.effects.trusting import SignedTrust
-from agent_run_ledger.effects.verifying import approval_said, envelope_of, read_approval, verify_approval
+from agent_run_ledger.effects.verifying import approval_said, read_approval, verify_approval, verify_recorded
 from agent_run_ledger.errors import Refused, Tampered
 from agent_run_ledger.kernel.effects import Action, ActionState, Now, Standing, Terms, decide
 from agent_run_ledger.kernel.effects.approval import BadStatement, Statement
@@ -27,7 +27,7 @@ from agent_run_ledger.kernel.effects.commands import (
 from agent_run_ledger.kernel.effects.decision import Accepted
 from agent_run_ledger.kernel.effects.evidence import Drain, DrainKind
 from agent_run_ledger.kernel.effects.principals import ApprovalPolicy
-from agent_run_ledger.kernel.effects.record import transition_from
+from agent_run_ledger.kernel.effects.record import command_from
 from agent_run_ledger.kernel.effects.states import TargetClass
 from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
@@ -137,9 +137,8 @@ class Gate:
         for command in _approvals_on_record(effects, action):
             if not command.approval.signature:
                 raise _approved_by_nobody(action)
-            signed = envelope_of(command.approval)
             try:
-                verify_approval(signed, trust, ledger=ledger, action=row, now=command.now)
+                verify_recorded(command.approval, trust, ledger=ledger, action=row, now=command.now)
             except Refused as error:
                 error.hint = error.hint or _NO_MORE
                 raise
@@ -207,7 +206,7 @@ def _approvals_on_record(effects: EffectTx, action: Action) -> Iterator[Approve]
     """Yield the approvals of an action as they were asked for, in the order recorded."""
     for stored in effects.transitions(action.action_id):
         try:
-            command = transition_from(stored.payload).command
+            command = command_from(stored.payload)
         except (ValueError, KeyError, TypeError) as error:
             said = f"a record of action {action.action_id.hex()} cannot be read: {error}"
             raise Tampered(said, code="corrupt") from error

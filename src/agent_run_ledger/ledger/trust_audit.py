@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from agent_run_ledger.effects.trusting import SignedTrust, follow_trust, open_trust
-from agent_run_ledger.effects.verifying import envelope_of, verify_approval
+from agent_run_ledger.effects.verifying import verify_recorded
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.effects.commands import Approve
 from agent_run_ledger.kernel.effects.record import Transition
@@ -71,9 +71,7 @@ class TrustAudit:
             return ["it was approved without a signature, under a trust file"]
         before = replace(written.row, approvals=written.row.approvals[:-1])
         try:
-            verify_approval(
-                envelope_of(command.approval), trust.trust, ledger=written.ledger, action=before, now=command.now
-            )
+            verify_recorded(command.approval, trust.trust, ledger=written.ledger, action=before, now=command.now)
         except LedgerError as error:
             return [f"the approval does not count under the trust file: {error.code}"]
         return []
