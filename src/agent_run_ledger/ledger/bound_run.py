@@ -15,16 +15,17 @@ from agent_run_ledger.ledger.budget_use import BudgetUse, budget_uses
 from agent_run_ledger.ledger.entering import Entering, RunSettings
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ports import RunRow
-from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.attempt import Context, Definition, Submitted
 from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.execute import Request, aexecute, execute
 from agent_run_ledger.runs.explain import StepExplanation, explain_new, explain_steps
 from agent_run_ledger.runs.inputs import Inputs
-from agent_run_ledger.runs.opened_run import refuse_dynamic
+from agent_run_ledger.runs.opened_run import dynamic_detail, refuse_dynamic
 from agent_run_ledger.runs.operate import decide, no_run
 from agent_run_ledger.runs.resolve import Finding, Outcome, resolve_call
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
+from agent_run_ledger.runs.submit import submit_run
 from agent_run_ledger.runs.usage import noted_usage
 
 NOTHING: Final = object()
@@ -79,6 +80,23 @@ class BoundRun:
             limits=self._limits(),
             with_effects=self._with_effects(),
         )
+
+    def submit(self, entry: str, queue: str, inputs: dict[str, Any]) -> None:
+        """Put this run on record for the workers of a queue; `entry` "" for the pipeline. See `RunLedger.submit`."""
+        given, limits = Inputs(inputs, limit_bytes=self._opened.limit_bytes), self._limits()
+        context = self._opened.context()
+        resolver = None if entry else Resolver(self._request(inputs).steps, given)
+        definition = Definition(
+            steps=[] if resolver is None else resolver.described(),
+            policy=None if self._policy is None else self._policy.as_stored(),
+            max_parallel=self._max_parallel,
+            order_only={} if resolver is None else resolver.order_only(),
+            keep_inputs=True,  # who begins it has nothing else to begin it with
+            dynamic=None if resolver is not None else dynamic_detail(context, None),
+            budgets=limits.given(within=False),
+            submitted=Submitted(queue=queue, entry=entry),
+        )
+        submit_run(context, self.run_id, inputs=given, definition=definition)
 
     def execute(self, /, **inputs: Any) -> Any:
         """Run the pipeline, or go on where it was, and return its result.

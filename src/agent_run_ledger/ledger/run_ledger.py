@@ -17,6 +17,7 @@ from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.account import Account, account_of_store, parse_by
 from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.entering import Entering
+from agent_run_ledger.ledger.entries import Entry
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ledger.run_effects import EffectSettings
 from agent_run_ledger.ledger.store_gauges import read_gauges
@@ -40,6 +41,7 @@ DEFAULT_DB = "./agent_run_ledger.db"
 DEFAULT_LIMIT_BYTES = 16 * 1024 * 1024
 DEFAULT_PARALLEL = 8
 DEFAULT_POLICY = LoopDetectorPolicy()
+DEFAULT_QUEUE = "default"
 
 
 def default_db_path() -> str:
@@ -60,7 +62,8 @@ class RunLedger:
     `observers`: who is told what happens in the runs, see `ports.Observer`.
     `keep_inputs`: whether the inputs' values are kept with the run, and not only digests of them.
     `budget`: what a run, with the runs within it, may use; see `Budget`. Runs within another one have none of their own
-    but by `bind`. `effects`: as whom effects are asked for and carried out, and by which trust file.
+    but by `bind`. `effects`: as whom effects are asked for and carried out, and by which trust file. `queue`: where
+    workers find what is submitted.
 
     Nothing is opened before the first run. Thread-safe; a context manager that closes the store.
     """
@@ -80,6 +83,7 @@ class RunLedger:
         keep_inputs: bool = False,
         budget: Budget | None = None,
         effects: EffectSettings | None = None,
+        queue: str = DEFAULT_QUEUE,
         steps: Iterable[Step[..., Any]] = (),
     ) -> None:
         if policy is not None and not isinstance(policy, LoopDetectorPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -105,7 +109,9 @@ class RunLedger:
             observers=_checked(observers),
             effects=effects,
         )
+        self.queue = check_queue(queue)
         self._steps: dict[str, Step[..., Any]] = {}
+        self._entries: dict[str, Entry[..., Any]] = {}
         self._lock = threading.Lock()
         for step in steps:
             self.add(step)
@@ -247,6 +253,57 @@ class RunLedger:
             return made
 
         return register if fn is None else register(fn)
+
+    @overload
+    def entry(self, fn: Callable[P, R], /) -> Entry[P, R]: ...
+    @overload
+    def entry(self, fn: None = None, /, *, name: str | None = None) -> Callable[[Callable[P, R]], Entry[P, R]]: ...
+    def entry(
+        self, fn: Callable[P, R] | None = None, /, *, name: str | None = None
+    ) -> Entry[P, R] | Callable[[Callable[P, R]], Entry[P, R]]:
+        """Register a function that is a whole dynamic run, so that a worker can begin it; see `Entry`.
+
+        It is called with the run's inputs, and with the `Run` where its first parameter is named `run`.
+        """
+
+        def register(function: Callable[P, R]) -> Entry[P, R]:
+            made = Entry(function, name=name, enter=self._enter, submit=self._submit)
+            with self._lock:
+                if made.name in self._entries:
+                    raise Misuse(f"two entries are named {made.name!r}", code="duplicate_entry")
+                self._entries[made.name] = made
+            return made
+
+        return register if fn is None else register(fn)
+
+    @property
+    def entries(self) -> tuple[Entry[..., Any], ...]:
+        """The registered entries in the order of registration."""
+        with self._lock:
+            return tuple(self._entries.values())
+
+    def submit(self, run_id: str | None = None, /, **inputs: Any) -> str:
+        """Put a run on record that a worker is to begin (`arl worker`), and return its id; every keyword is an input.
+
+        It is a run of this ledger's only entry, else of its pipeline; of several entries call `entry.submit`. Once this
+        returns, the run is synced, and nothing of it has run. Without a run_id a UUIDv7 is made; the same submission
+        again changes nothing. InputsChanged, Refused("run_exists"); Misuse for inputs that nothing can be called with.
+        """
+        entries = self.entries
+        if len(entries) > 1:
+            names = ", ".join(one.name for one in entries)
+            raise Misuse("this ledger has several entries", code="which_entry", hint=f"entry.submit(...) of {names}")
+        return self._submit(run_id, entries[0].name if entries else "", inputs)
+
+    def _enter(self, run_id: str | None, inputs: dict[str, Any]) -> Entering:
+        return self.run(run_id, **inputs)
+
+    def _submit(self, run_id: str | None, entry: str, inputs: dict[str, Any]) -> str:
+        if entry:
+            self._entries[entry].check(inputs)
+        handle = self.bind(made_run_id() if run_id is None else run_id)
+        handle.submit(entry, self.queue, inputs)
+        return handle.run_id
 
     def _registered(self) -> tuple[Step[..., Any], ...]:
         with self._lock:
@@ -425,3 +482,10 @@ def check_run_id(run_id: str) -> str:
     if not isinstance(run_id, str) or not run_id.strip() or not run_id.isprintable() or len(run_id) > 200:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Misuse(f"a run_id must be a printable string of 1 to 200 characters, not {run_id!r}", code="bad_run_id")
     return run_id
+
+
+def check_queue(queue: str) -> str:
+    """Return the name of a queue, or refuse one that is not a printable string of 1 to 100 characters."""
+    if not isinstance(queue, str) or not queue.strip() or not queue.isprintable() or len(queue) > 100:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Misuse(f"a queue is a printable string of 1 to 100 characters, not {queue!r:.80}", code="bad_queue")
+    return queue

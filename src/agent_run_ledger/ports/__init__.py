@@ -1,8 +1,6 @@
 """The contracts between the layers: of the store and its rows here, those of the effect ledger in `ports.effects`."""
 
 from agent_run_ledger.ports.store import (
-    Clock,
-    Entropy,
     Event,
     Head,
     InFlight,
@@ -19,6 +17,7 @@ from agent_run_ledger.ports.store import (
     Tx,
     UsageRow,
 )
+from agent_run_ledger.ports.surroundings import Clock, Entropy
 
 __all__ = [
     "Clock",

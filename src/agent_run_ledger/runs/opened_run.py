@@ -130,7 +130,7 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             policy=None if request.policy is None else request.policy.as_stored(),
             max_parallel=request.max_parallel,
             keep_inputs=request.keep_inputs,
-            dynamic=_described(context, parent),
+            dynamic=dynamic_detail(context, parent),
             parent_row_id=None if parent is None else parent.row_id,
             budgets=request.limits.given(within=parent is not None),
         )
@@ -201,7 +201,7 @@ def _refuse_kind(context: Context, row: RunRow) -> None:
         )
 
 
-def _described(context: Context, parent: Parent | None) -> dict[str, object]:
+def dynamic_detail(context: Context, parent: Parent | None) -> dict[str, object]:
     """Return what the START of an attempt keeps; the scope key of a run's first START is the one that counts."""
     described: dict[str, object] = {SCOPE_KEY: context.entropy.token(KEY_BYTES).hex()}
     if parent is not None:
