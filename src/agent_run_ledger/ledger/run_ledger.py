@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse
@@ -32,6 +32,9 @@ from agent_run_ledger.runs.operate import no_run
 from agent_run_ledger.runs.resolve import check_record_id
 from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
 from agent_run_ledger.runs.tools import Tool
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.run_queue import RunQueue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -294,6 +297,12 @@ class RunLedger:
             names = ", ".join(one.name for one in entries)
             raise Misuse("this ledger has several entries", code="which_entry", hint=f"entry.submit(...) of {names}")
         return self._submit(run_id, entries[0].name if entries else "", inputs)
+
+    def runs_of_queue(self, queue: str | None = None) -> RunQueue:
+        """Return the runs of a queue as a worker sees them; by default of this ledger's own queue."""
+        from agent_run_ledger.ledger.run_queue import RunQueue  # for workers: no run needs it
+
+        return RunQueue(self._opened, self.queue if queue is None else check_queue(queue))
 
     def _enter(self, run_id: str | None, inputs: dict[str, Any]) -> Entering:
         return self.run(run_id, **inputs)
