@@ -38,6 +38,11 @@ def load_ledger(program: str) -> RunLedger:
         raise Misuse(
             error.message, code="bad_program", hint="name it as module:LEDGER, or as file.py:LEDGER"
         ) from error
+    except LedgerError:
+        raise
+    except Exception as error:
+        said = f"{program!r} cannot be imported: {type(error).__name__}: {error}"
+        raise Misuse(said, code="bad_program", hint="`arl --debug ...` shows where it is raised") from error
     if not isinstance(found, RunLedger):
         said = "nothing" if found is None else f"a {type(found).__name__}"
         raise Misuse(f"{program!r} is {said}, and no RunLedger", code="bad_program")
