@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,10 @@ from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.testing import check_ledger
-from tests.contract.run_kit import leaves_of, records_of, row_of
+from tests.contract.run_kit import leaves_of, records_of, report_of, row_of
 from tests.contract.store_kit import quick_folder
+
+EDITOR = Path(__file__).parents[1] / "scenario" / "programs" / "edit_rows.py"
 
 
 @pytest.fixture
@@ -206,13 +211,26 @@ def test_an_erased_run_cannot_be_begun(ledger: RunLedger, folder: Path) -> None:
     assert caught.value.code == "erased"
 
 
-def test_a_row_in_a_queue_whose_start_names_none_is_tampered(ledger: RunLedger, folder: Path) -> None:
-    from dataclasses import replace
-
+def test_a_row_in_a_queue_that_its_start_does_not_name_is_tampered(ledger: RunLedger) -> None:
     ledger.entry(name="job")(lambda: 1)
     ledger.entries[0].start("r1")
-    with pytest.raises(Tampered):
-        ledger.runs_of_queue().submission(replace(row_of(ledger), queue="default"))
+    ledger.submit("r2")
+    for run_id in ("r1", "r2"):
+        with pytest.raises(Tampered):
+            ledger.runs_of_queue().submission(replace(row_of(ledger, run_id), queue="other"))
+
+
+@pytest.mark.parametrize(("queue", "as_sql"), [(None, "NULL"), ("other", "'other'")])
+def test_a_row_that_was_moved_to_another_queue_is_found(queue: str | None, as_sql: str) -> None:
+    with quick_folder() as folder:
+        path = folder / "runs.db"
+        with RunLedger(db_path=path) as ledger:
+            ledger.entry(name="job")(lambda: 1)
+            ledger.submit("r1")
+        subprocess.run([sys.executable, str(EDITOR), str(path), f"UPDATE runs SET queue = {as_sql}"], check=True)
+        with RunLedger(db_path=path) as ledger:
+            texts = [problem.text for problem in report_of(ledger).problems]
+        assert texts == [f"the row of run 'r1' says queue {queue!r}, the log 'default'"]
 
 
 def test_queues_and_their_order(ledger: RunLedger) -> None:

@@ -69,8 +69,8 @@ def submission_of(store: Store, row: RunRow) -> Submission:
     """Return what a submitted run is to be begun with. Refused("erased"), Tampered, and what `decode` raises."""
     said = _submitted(store, row)
     inputs = kept_inputs(store, row)
-    if said is None or inputs is None:
-        raise Tampered(f"run {row.run_id!r} is in a queue, and its START does not say so", hint="run `arl verify`")
+    if said is None or said.queue != row.queue or inputs is None:
+        raise Tampered(f"run {row.run_id!r} is in a queue that its START does not name", hint="run `arl verify`")
     return Submission(run_id=row.run_id, queue=said.queue, entry=said.entry, inputs=inputs)
 
 
