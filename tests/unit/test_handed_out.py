@@ -106,6 +106,7 @@ def test_who_meets_the_failure_of_another_is_told_whose_value_it_was(log: list[s
     assert refused.value.code == "value_lost"
     assert isinstance(refused.value.__cause__, Uncertain)
     _add(handed_out, one, 2)
+    _add(handed_out, other, 3)
     with pytest.raises(LedgerError, match="nobody knows"):
         _commit(handed_out, one, log)
 
