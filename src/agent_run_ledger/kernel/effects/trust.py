@@ -31,7 +31,9 @@ class TrustFile:
     officers_needed: int
     principals: tuple[Principal, ...]
     policies: tuple[ApprovalPolicy, ...] = ()
-    _digests: dict[ApprovalPolicy, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _digests: dict[ApprovalPolicy, bytes] = field(
+        default_factory=dict[ApprovalPolicy, bytes], init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         """BadTrust for what breaks a rule."""
