@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.ledger.entering import Entering
@@ -64,7 +64,7 @@ class Entry(Generic[P, R]):
         async with self._enter(run_id, inputs) as run:
             result: Any = self.plain(*self._given(run), **run.inputs)
             if isinstance(result, Awaitable):
-                result = await result
+                result = await cast("Awaitable[Any]", result)
             return run.value(RESULT, lambda: result)
 
     def submit(self, run_id: str | None = None, /, **inputs: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.effects.states import ActionState
@@ -56,7 +56,7 @@ class RunQueue:
         context = self._opened.context()
         reader, now_ms = context.store.reader(), context.clock.now_ms()
         waits = content_of(reader, row.end_record_id).get(WAITS_FOR)
-        named = _actions(reader, waits if isinstance(waits, list) else [])
+        named = _actions(reader, cast("list[Any]", waits) if isinstance(waits, list) else [])
         if not named:
             return now_ms - row.updated_at_ms >= pending_ms
         for action_id in named:
