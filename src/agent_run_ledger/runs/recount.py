@@ -30,10 +30,13 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
     for within in runs_within(reader, row):
         resolved = _resolved(reader, within)
         doubts: dict[int, Reserve | None] = {}
+        errors: dict[int, str] = {}
         for stored in reader.records(within.row_id, kinds=(*_ENDED, RecordKind.ABANDONED, RecordKind.END)):
             if stored.record.kind is RecordKind.END:
-                _take_back(counted, stored.record.name)
+                _take_back(counted, stored, errors)
                 continue
+            if stored.record.kind is RecordKind.ERROR:
+                errors[stored.record_id] = stored.record.name
             if stored.record.name.startswith(OWN_VALUES):
                 continue
             if stored.record.kind is RecordKind.ABANDONED:
@@ -56,11 +59,20 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
     return counted
 
 
-def _take_back(counted: dict[str, Counters], waited: str) -> None:
-    """Count one call less of the step that a run waited for when it was left."""
-    for tool, counters in counted.items():
-        if waited and tool in ("", waited):
-            counters.take_back()
+def _take_back(counted: dict[str, Counters], end: StoredRecord, errors: dict[int, str]) -> None:
+    """Count each call that an attempt was left waiting for as none. `errors`: step by record, of what came before.
+
+    Tampered where it waited for anything else than those, or for one of them twice.
+    """
+    content = codecs.unpack(end.record.encoding, end.record.payload)
+    waits = cast("dict[str, Any]", content).get("waits_for", []) if isinstance(content, dict) else []
+    for record_id in cast("list[object]", waits) if isinstance(waits, list) else [waits]:
+        waited = errors.pop(record_id, None) if type(record_id) is int else None
+        if waited is None:
+            raise Tampered(f"record {end.record_id} says that its run waits for what is no call that waited")
+        for tool, counters in counted.items():
+            if tool in ("", waited):
+                counters.take_back()
 
 
 def _resolved(reader: Reader, row: RunRow) -> dict[int, tuple[int, dict[str, Any]]]:
