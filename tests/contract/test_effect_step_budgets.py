@@ -73,7 +73,7 @@ def start(at: Desk, agent: Callable[[Program, Any], None], *, max_calls: int = l
 def test_waiting_for_several_effects_uses_up_no_budget_of_calls(agent: Callable[[Program, Any], None]) -> None:
     with desk() as at:
         for _ in range(5):
-            with pytest.raises(Exception, match="wait|decide") as caught:
+            with pytest.raises(Exception, match=r"wait|decide") as caught:
                 start(at, agent)
             assert not isinstance(caught.value, BudgetExceeded)
         for order in ORDERS:
@@ -126,7 +126,7 @@ def test_an_end_that_says_what_it_cannot_have_waited_for_is_found() -> None:
             assert recounted(reader, row, [""])[""].calls == 1
             kinds = (RecordKind.RESULT, RecordKind.END)
             (thought, end) = [*reader.records(row.row_id, kinds=kinds)]
-            said = unpack(end.record.encoding, end.record.payload)
+            said: Any = unpack(end.record.encoding, end.record.payload)
             for wrong in ([thought.record_id], said["waits_for"] * 2, [end.record_id], "all", 7, ["1"]):
                 forged = pack({**said, "waits_for": wrong}, limit_bytes=10_000)
                 with pytest.raises(Tampered):

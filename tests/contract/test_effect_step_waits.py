@@ -22,7 +22,7 @@ from agent_run_ledger import (
 )
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
-from tests.contract.effect_run_kit import Desk, desk, eventually
+from tests.contract.effect_run_kit import Desk, Program, desk, eventually, holding
 
 A = ActionState
 
@@ -177,23 +177,22 @@ def test_a_call_that_was_left_as_repeatable_is_not_made_as_one_that_is_not(tmp_p
     assert (caught.value.code, done) == ("was_repeatable", ["ann"])
 
 
-def test_a_call_of_a_key_within_its_own_send_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_of_a_key_that_is_under_way_in_its_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_run_ledger.ledger.run_effects.ALONE_S", 0.05)
-    with desk() as at:
+    gate, got = threading.Event(), list[str]()
+    with desk(holding(gate)) as at:
+        at.program().outcome()
+        at.grant()
 
-        def agent() -> str:
-            ledger = RunLedger("ticket-17", at.path, effects=at.settings)
+        def refund(program: Program) -> None:
+            try:
+                program.refund(17, 3_000)
+                got.append("done")
+            except Unavailable as error:
+                got.append(error.code)
+                gate.set()
 
-            @ledger.effect(key="mail:{to}", target=Opaque(), approval="finance")
-            def mail(to: str) -> str:
-                with pytest.raises(Unavailable) as caught:
-                    mail(to)
-                return caught.value.code
-
-            with ledger, ledger.run():
-                return str(cast("Any", mail("ann")).json())
-
-        with pytest.raises(ApprovalPending):
-            agent()
-        at.grant("mail:ann")
-        assert agent() == "effect_busy"
+        program = at.program()
+        with program.ledger, program.ledger.run() as run:
+            run.gather(lambda: refund(program), lambda: refund(program))
+        assert (got, at.sent) == (["effect_busy", "done"], 1)

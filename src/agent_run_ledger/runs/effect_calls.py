@@ -21,6 +21,7 @@ from agent_run_ledger.ports.effect_steps import EffectMember, Effects, Probe, Wa
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.going_on import check_going_on
+from agent_run_ledger.runs.sending import sending
 
 POLL_S: Final = 0.25
 """How often a call that waits for a decision looks."""
@@ -176,7 +177,7 @@ def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Unce
     effects, wanted = call.effects, call.wanted
     last = members[-1] if members else None
     acts: dict[Move, Callable[[EffectMember], object]] = {
-        Move.DISPATCH: lambda one: effects.dispatch(one.action_id, wanted, worker=call.worker),
+        Move.DISPATCH: lambda one: _sent(call, one),
         Move.DOUBT: lambda one: effects.doubt(one.action_id, worker=one.worker or call.worker),
         Move.LOOK: lambda one: effects.look(one.action_id, wanted, call.probe),
         Move.SUCCEED: lambda one: effects.succeed(one.action_id, wanted),
@@ -195,6 +196,11 @@ def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Unce
         if not now if last is None else now and _standing(now[-1]) == _standing(last):
             raise (error if error.code in DECIDED else held_up(call.name, error, last)) from error
     return None
+
+
+def _sent(call: EffectCall, one: EffectMember) -> None:
+    with sending(call.name):
+        call.effects.dispatch(one.action_id, call.wanted, worker=call.worker)
 
 
 def _standing(member: EffectMember) -> tuple[bytes, ActionState, bool]:

@@ -15,6 +15,7 @@ from agent_run_ledger.runs.arguments import bind_arguments, check_key, made_key
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.effect_calls import EffectCall, held_up, perform
 from agent_run_ledger.runs.frames import Frame
+from agent_run_ledger.runs.sending import check_not_sending
 from agent_run_ledger.runs.steps import P, Shape, Step
 
 MOST_WAIT_S = 86_400
@@ -150,7 +151,11 @@ class Effect(Step[P, EffectResult]):
 def effect_call(
     name: str, wanted: Wanted, *, probe: Probe | None = None, successors: int = 0, wait_s: float = 0
 ) -> EffectCall:
-    """Return the call of an effect in the run of this context. Misuse("outside_run") where there is none."""
+    """Return the call of an effect in the run of this context.
+
+    Misuse("outside_run") where there is none, ("nested_effect") within what another effect sends.
+    """
+    check_not_sending(name)
     place = CURRENT.get()
     if not isinstance(place, Frame):
         raise Misuse(f"effect {name!r} was called outside a run", code="outside_run")
