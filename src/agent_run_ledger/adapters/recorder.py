@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from agent_run_ledger.codecs import NotFinite, value_digest
 from agent_run_ledger.errors import ApprovalPending, EffectPending, Pending, Refused, Unstorable, Vetoed
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.effect_calls import DECIDED, ask_for, perform
+from agent_run_ledger.runs.own_thread import in_own_thread
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import Step
 from agent_run_ledger.runs.tools import Tool
@@ -192,7 +192,7 @@ class Recorder:
         with self._settled(name, arguments, call_id) as asked_before:
             veto = self._veto(name, arguments, call_id)
             if asked_before and not veto:
-                await asyncio.to_thread(self._wait_on, name, arguments)
+                await in_own_thread(lambda: self._wait_on(name, arguments))
             allowed = self._allowed_async(carry_out, veto)
             return await self._within(lambda: step(allowed, call_id, **finite(arguments)))
 
@@ -229,7 +229,7 @@ class Recorder:
         """Do what `ask` does, beside the running event loop where the ledger is asked."""
         if not self.is_effect(name):
             return self.ask(name, arguments, call_id=call_id)
-        return await asyncio.to_thread(self.ask, name, arguments, call_id=call_id)
+        return await in_own_thread(lambda: self.ask(name, arguments, call_id=call_id))
 
     def waits_elsewhere(
         self, name: str, arguments: Mapping[str, Any], call_id: str, answer: Answer | EffectPending

@@ -174,6 +174,13 @@ class RunEffects:
             answer=None if answer is None else answer.body,
         )
 
+    @property
+    def under_way(self) -> bool:
+        """Whether another thread than this one carries an effect out."""
+        mine = threading.get_ident()
+        with self._lock:
+            return any(one != mine for one in self._sending)
+
     def close(self) -> None:
         """Close the ledger, once what other threads have under way is on record, or `CLOSE_WAIT_S` are over.
 

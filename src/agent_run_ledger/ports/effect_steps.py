@@ -55,6 +55,8 @@ class EffectMember(Member, Protocol):
     def approvals(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def approvals_needed(self) -> int: ...  # noqa: D102
+    @property
+    def drain(self) -> bytes | None: ...  # noqa: D102
 
 
 class Effects(Protocol):
