@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from agent_run_ledger import ApprovalPending, Budget, BudgetExceeded, LedgerError
+from agent_run_ledger import ApprovalPending, Budget, BudgetExceeded, LedgerError, Request, Reserve, RunLedger
 from agent_run_ledger.codecs import pack, unpack
 from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.runs.recount import recounted
 from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.targets import http
 from tests.contract.effect_run_kit import Desk, Program, desk
 
 ORDERS = (1, 2, 3)
@@ -107,7 +109,7 @@ def test_a_run_that_is_completed_without_what_it_waited_for_has_called_it() -> N
 
 
 def test_what_one_end_says_of_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_run_ledger.runs.concluding.MOST_WAITS", 2)
+    monkeypatch.setattr("agent_run_ledger.runs.journal.MOST_WAITS", 2)
     with desk() as at:
         with pytest.raises(ApprovalPending):
             start(at, one_after_the_other)
@@ -182,6 +184,95 @@ def test_a_child_that_waits_for_several_uses_up_no_budget_of_its_parent() -> Non
             at.grant(f"refund:{order}")
         start(at, parent)
         assert (at.sent, counted(at)) == (len(ORDERS), len(ORDERS) + 1)
+
+
+async def gathered(calls: list[Any]) -> None:
+    await asyncio.gather(*calls)
+
+
+async def in_a_task_group(calls: list[Any]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(call)
+
+
+@pytest.mark.parametrize("together", [gathered, in_a_task_group])
+def test_calls_that_are_left_while_they_wait_use_up_no_budget(together: Callable[[list[Any]], Awaitable[None]]) -> None:
+    with desk() as at:
+
+        async def live() -> None:
+            ledger = RunLedger("ticket-17", at.path, effects=at.settings)
+            settings: Any = {"target": http(at.server.url), "approval": "finance", "reserves": Reserve(tokens=10)}
+
+            @ledger.effect(name="one", key="refund:{order}", **settings)
+            async def one(order: int) -> Request:
+                while not (await asyncio.to_thread(all_asked, at, 2, 3)):  # the others wait by now
+                    await asyncio.sleep(0.01)
+                return Request.json("POST", "/refunds", {"order": order})
+
+            @ledger.effect(name="more", key="refund:{order}", wait_s=3_600, **settings)
+            async def more(order: int) -> Request:
+                return Request.json("POST", "/refunds", {"order": order})
+
+            async with ledger, ledger.bind("ticket-17", budget=Budget(max_calls=3, max_tokens=30)).run():
+                calls: list[Any] = [more(2), more(3), one(1)]
+                await together(calls)
+
+        for _ in range(4):
+            with pytest.raises((ApprovalPending, ExceptionGroup)):
+                asyncio.run(live())
+        for order in ORDERS:
+            at.grant(f"refund:{order}")
+        asyncio.run(live())
+        assert (at.sent, at.program().state(), counted(at)) == (len(ORDERS), "completed", len(ORDERS))
+
+
+def test_a_call_that_was_left_before_others_went_on_uses_up_no_budget() -> None:
+    with desk() as at:
+        for _ in range(4):
+            with pytest.raises(ApprovalPending):
+                asyncio.run(left_early(at, swallow=False))
+        assert counted(at) == 1, "the step that thought counts, once"
+
+
+def test_a_run_that_is_completed_without_what_it_left_has_called_it() -> None:
+    with desk() as at:
+        asyncio.run(left_early(at, swallow=True))
+        assert (at.program().state(), counted(at)) == ("completed", 3)
+
+
+async def left_early(at: Desk, *, swallow: bool) -> None:
+    """Leave a call of an effect while it waits, go on with a step, and leave the run with another call that waits."""
+    ledger = RunLedger("ticket-17", at.path, effects=at.settings)
+
+    @ledger.effect(name="refund", key="refund:{order}", target=http(at.server.url), approval="finance", wait_s=3_600)
+    async def refund(order: int) -> Request:
+        return Request.json("POST", "/refunds", {"order": order})
+
+    @ledger.effect(name="last", key="refund:{order}", target=http(at.server.url), approval="finance")
+    async def last(order: int) -> Request:
+        return Request.json("POST", "/refunds", {"order": order})
+
+    @ledger.step
+    async def think() -> str:
+        return "thought"
+
+    async with ledger, ledger.bind("ticket-17", budget=Budget(max_calls=3)).run():
+        call: Any = refund(2)
+        task = asyncio.ensure_future(call)
+        while not (await asyncio.to_thread(all_asked, at, 2)):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await think()
+        with suppress(ApprovalPending if swallow else ZeroDivisionError):
+            await last(3)
+
+
+def all_asked(at: Desk, *orders: int) -> bool:
+    with at.people() as effects:
+        return all(effects.inspect(f"refund:{order}") for order in orders)
 
 
 def test_what_a_run_is_left_with_says_nothing_of_the_budget_where_it_is_another_error() -> None:

@@ -40,7 +40,12 @@ def as_a_tool(ledger: RunLedger, inner: Callable[[], Any]) -> Any:
     return recorder.tool("inner", {}, lambda: "never", call_id="c1")
 
 
-WAYS = [alone, in_a_branch, in_a_child, as_a_tool]
+def as_a_tool_with_a_target(ledger: RunLedger, inner: Callable[[], Any]) -> Any:
+    effect: Any = inner
+    return Recorder(effects={"inner": effect}).tool("inner", {}, lambda: "never", call_id="c1")
+
+
+WAYS = [alone, in_a_branch, in_a_child, as_a_tool, as_a_tool_with_a_target]
 
 
 def outer_with(at: Desk, way: Any, *, caught: list[Misuse] | None, key: str = "inner") -> Any:

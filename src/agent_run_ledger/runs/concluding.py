@@ -21,7 +21,7 @@ from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.endings import Ending, ending_of, may_try_again
 from agent_run_ledger.runs.history import History
-from agent_run_ledger.runs.journal import MOST_WAITS, Batch, Concluded, Loop, Started, Waits, Written
+from agent_run_ledger.runs.journal import Batch, Concluded, Loop, Started, Waits, Written
 from agent_run_ledger.runs.nudges import Nudges
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.steps import Step
@@ -60,7 +60,6 @@ class Concluding:
         self._scope_within = scope_within
         self.breaker = breaker
         self.nudges = Nudges()
-        self._waits: list[Waits] = []
 
     def conclude(self, call: OpenCall, started: Started, outcome: Outcome) -> Answer:
         """Record how a body ended and return what its caller gets. LoopDetected where that shows a loop."""
@@ -92,12 +91,6 @@ class Concluding:
         if ended.failure is None and ended.packed is not None:
             return Answer(value=ended.packed.decoded)
         return Answer(error=ended.failure)
-
-    def waits(self) -> tuple[Waits, ...]:
-        """Return the calls of this attempt that wait and that the next one makes anew, whatever was made of their
-        errors; at most `MOST_WAITS`, the first ones.
-        """
-        return tuple(self._waits[:MOST_WAITS])
 
     def _record(
         self, call: OpenCall, started: Started, ended: Ending, judged: Judged | None, *, again: bool
@@ -159,7 +152,7 @@ class Concluding:
             if item.record.kind is not RecordKind.RESULT:
                 self._history.note_error(identity.key, record_id, item.record.kind, after)
                 if call.step.kept_elsewhere and isinstance(ended.failure, Pending):
-                    self._waits.append(Waits(record_id=record_id, name=call.step.name))
+                    self._commits.waits.append(Waits(record_id=record_id, name=call.step.name))
                 return
             self._used.add(record_id)
             if call.inner.used:

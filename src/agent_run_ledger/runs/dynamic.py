@@ -333,10 +333,10 @@ class DynamicSession:
         left_over = self._history.recorded.left_over(ROOT)
         if failure is None and left_over:
             log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
-        batch = Batch(end_state=RunState.COMPLETED)
+        batch = Batch(end_state=RunState.COMPLETED, waits=self._commits.waits)
         if failure is not None:
             batch.end_state = RunState.SUSPENDED if isinstance(failure, Pending) else RunState.FAILED
-            batch.end_reason, batch.waits = type(failure).__name__, self._concluding.waits()
+            batch.end_reason = type(failure).__name__
         content: dict[str, object] = {
             "dynamic": True,
             "results": {},

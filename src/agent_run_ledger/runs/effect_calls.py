@@ -119,8 +119,9 @@ def carry_out(call: EffectCall) -> Carrying:
                 raise _waits(call, members[-1], move)
             yield min(POLL_S, max(0.0, until - time.monotonic()))
             _check_wanted(call)
+            moves = 0
             continue
-        moves += move is not Move.LOOK  # which changes nothing by itself
+        moves += 1
         if move in _ACTS:
             _check_wanted(call)
         unclear = _done(call, members, move)

@@ -78,10 +78,15 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """A call that waited, by its record and its step, which no budget counts: the next attempt makes it again."""
+    """A call that waited, by its record and its step, which no budget counts: the next attempt makes it again.
+
+    `left`: nobody concluded it, and its record says that nobody knows how it ended. `reserve`: what it had reserved.
+    """
 
     record_id: int
     name: str
+    left: bool = False
+    reserve: Reserve | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -303,11 +308,11 @@ class Journal:
         if accounts is not None:
             if ends:
                 accounts.pass_time()
-                for waits in batch.waits:
-                    accounts.take_back(waits.name)
+                for waits in _waits_of(batch, left_ids):
+                    accounts.take_back(waits.name, left=waits.left, reserve=waits.reserve)
             accounts.write()
         if ends:
-            written.end_id = self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
+            written.end_id = self._end(tx, tx.get_run(mine.row_id), batch, record_ids, _waits_of(batch, left_ids))
             written.state = batch.end_state or written.state
         return written
 
@@ -432,10 +437,10 @@ class Journal:
             Change(type="step", id=mine.run_uid, old=CallState.NONE, new=CallState.STARTED, generation=mine.generation)
         )
 
-    def _end(self, tx: Tx, row: RunRow, batch: Batch, record_ids: Sequence[int]) -> int:
+    def _end(self, tx: Tx, row: RunRow, batch: Batch, record_ids: Sequence[int], waits_for: Sequence[Waits]) -> int:
         content = batch.end(record_ids) if batch.end is not None else {}
-        if batch.waits:
-            content["waits_for"] = sorted(waits.record_id for waits in batch.waits)
+        if waits_for:
+            content["waits_for"] = sorted(waits.record_id for waits in waits_for)
         packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
         record = Record(
             kind=RecordKind.END,
@@ -465,3 +470,17 @@ class Journal:
             end_record_id=record_id,
         )
         return record_id
+
+
+def left_waiting(start: Started, record_id: int) -> Waits:
+    """Return what is noted of a call of an effect that was left, by the record that says so."""
+    return Waits(record_id=record_id, name=start.identity.name, left=True, reserve=start.reserve)
+
+
+def _waits_of(batch: Batch, left_ids: Sequence[int]) -> Sequence[Waits]:
+    """Return the waits of a run that is not completed, with what is left at its very end; at most `MOST_WAITS`."""
+    if batch.end_state is RunState.COMPLETED:
+        return ()
+    left = zip(batch.abandoned, left_ids, strict=True)
+    here = [left_waiting(start, record_id) for start, record_id in left if start.kept_elsewhere]
+    return [*batch.waits, *here][:MOST_WAITS]

@@ -30,13 +30,13 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
     for within in runs_within(reader, row):
         resolved = _resolved(reader, within)
         doubts: dict[int, Reserve | None] = {}
-        errors: dict[int, str] = {}
+        open_ends: dict[int, str] = {}
         for stored in reader.records(within.row_id, kinds=(*_ENDED, RecordKind.ABANDONED, RecordKind.END)):
             if stored.record.kind is RecordKind.END:
-                _take_back(counted, stored, errors)
+                _take_back(counted, stored, open_ends, doubts)
                 continue
-            if stored.record.kind is RecordKind.ERROR:
-                errors[stored.record_id] = stored.record.name
+            if stored.record.kind in (RecordKind.ERROR, RecordKind.ABANDONED):
+                open_ends[stored.record_id] = stored.record.name
             if stored.record.name.startswith(OWN_VALUES):
                 continue
             if stored.record.kind is RecordKind.ABANDONED:
@@ -59,17 +59,22 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
     return counted
 
 
-def _take_back(counted: dict[str, Counters], end: StoredRecord, errors: dict[int, str]) -> None:
-    """Count each call that an attempt was left waiting for as none. `errors`: step by record, of what came before.
+def _take_back(
+    counted: dict[str, Counters], end: StoredRecord, open_ends: dict[int, str], doubts: dict[int, Reserve | None]
+) -> None:
+    """Count each call that an attempt was left waiting for as none. `open_ends`: step by record, of what came before.
 
-    Tampered where it waited for anything else than those, or for one of them twice.
+    `doubts`: of those that nobody concluded, what they had reserved. Tampered where the attempt waited for anything
+    else than those, or for one of them twice.
     """
     content = codecs.unpack(end.record.encoding, end.record.payload)
     waits = cast("dict[str, Any]", content).get("waits_for", []) if isinstance(content, dict) else []
     for record_id in cast("list[object]", waits) if isinstance(waits, list) else [waits]:
-        waited = errors.pop(record_id, None) if type(record_id) is int else None
+        waited = open_ends.pop(record_id, None) if type(record_id) is int else None
         if waited is None:
             raise Tampered(f"record {end.record_id} says that its run waits for what is no call that waited")
+        if record_id in doubts:
+            _settle(counted, None, doubts[cast("int", record_id)], waited)
         for tool, counters in counted.items():
             if tool in ("", waited):
                 counters.take_back()
