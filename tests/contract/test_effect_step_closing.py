@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from agent_run_ledger import ApprovalPending, Request, RunLedger
+from agent_run_ledger import ApprovalPending, Request, RunLedger, StepTimeout
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
-from tests.contract.effect_run_kit import Desk, desk, eventually
+from tests.contract.effect_run_kit import Desk, desk, eventually, holding
 
 A = ActionState
 
@@ -119,3 +119,17 @@ def test_close_on_a_loop_closes_at_once_where_nothing_is_under_way() -> None:
                 effects.members("refund:17")
 
         asyncio.run(main())
+
+
+def test_close_off_a_loop_waits_until_what_is_under_way_is_on_record() -> None:
+    gate = threading.Event()
+    with desk(holding(gate)) as at:
+        at.program().outcome()
+        at.grant()
+        program = at.program(timeout_s=0.5)
+        with pytest.raises(StepTimeout), program.ledger.run():
+            program.refund(17, 3_000)
+        assert (at.sent, at.last().state) == (1, A.PREPARED)
+        threading.Timer(0.3, gate.set).start()
+        program.ledger.close()
+        assert at.last().state is A.SUCCEEDED

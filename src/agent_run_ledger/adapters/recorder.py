@@ -161,7 +161,7 @@ class Recorder:
         if not self.is_effect(name):
             allowed = self._allowed(make, self._veto(name, arguments, call_id))
             return self._within(lambda: step(allowed, call_id, **finite(arguments)))
-        act = make_with or (lambda _: make())
+        act: Act = make_with or (lambda _: make())
         with self._settled(name, arguments, call_id) as asked_before:
             veto = self._veto(name, arguments, call_id)
             if asked_before and not veto:

@@ -68,13 +68,13 @@ def _take_back(
     else than those, or for one of them twice.
     """
     content = codecs.unpack(end.record.encoding, end.record.payload)
-    waits = cast("dict[str, Any]", content).get("waits_for", []) if isinstance(content, dict) else []
+    waits: object = cast("dict[str, Any]", content).get("waits_for", []) if isinstance(content, dict) else []
     for record_id in cast("list[object]", waits) if isinstance(waits, list) else [waits]:
-        waited = open_ends.pop(record_id, None) if type(record_id) is int else None
-        if waited is None:
+        if type(record_id) is not int or record_id not in open_ends:
             raise Tampered(f"record {end.record_id} says that its run waits for what is no call that waited")
+        waited = open_ends.pop(record_id)
         if record_id in doubts:
-            _settle(counted, None, doubts[cast("int", record_id)], waited)
+            _settle(counted, None, doubts[record_id], waited)
         for tool, counters in counted.items():
             if tool in ("", waited):
                 counters.take_back()
