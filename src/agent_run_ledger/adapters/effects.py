@@ -96,18 +96,20 @@ class EffectsByTool:
         """Return whether a call waits for its decision before it says so."""
         return self._effects[tool].wait_s > 0
 
-    def call(self, tool: str, arguments: Mapping[str, Any], act: Act) -> EffectCall:
+    def call(self, tool: str, arguments: Mapping[str, Any], act: Act, *, fixed: bool = False) -> EffectCall:
         """Return what a call of a tool asks for, in the run of this context. Vetoed for arguments that ask for nothing.
 
         `act`: makes the call with the arguments that were approved; not used where the effect has a target of its own.
+        `fixed`: it can make the call with these very arguments alone.
         """
         effect = self._effects[tool]
         try:
             if isinstance(effect, Effect):
                 return effect.asked((), dict(arguments))
-            request = request_bytes(Call.of(tool, arguments))
+            asked = Call.of(tool, arguments)
+            request = request_bytes(asked)
         except Misuse as error:
-            if error.code == "outside_run":
+            if error.code in ("outside_run", "nested_effect"):
                 raise
             raise Vetoed(
                 f"this call of {tool!r} cannot be asked for: {error.message}", code="bad_call", hint=error.hint
@@ -115,7 +117,7 @@ class EffectsByTool:
         wanted = Wanted(
             action_key=effect.key_of(tool, arguments),
             request=request,
-            target=CalledTool(tool, act, audience=effect.audience),
+            target=CalledTool(tool, act, audience=effect.audience, only=asked.body if fixed else None),
             approval=effect.approval,
         )
         return effect_call(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.ledger.entering import Entering
@@ -62,9 +62,8 @@ class Entry(Generic[P, R]):
     async def astart(self, run_id: str | None = None, /, **inputs: Any) -> Any:
         """Do what `start` does, on the running event loop; a function that is not async runs on it too."""
         async with self._enter(run_id, inputs) as run:
-            result: Any = self.plain(*self._given(run), **run.inputs)
-            if isinstance(result, Awaitable):
-                result = await cast("Awaitable[Any]", result)
+            made: Any = self.plain(*self._given(run), **run.inputs)
+            result: Any = await made if inspect.isawaitable(made) else made
             return run.value(RESULT, lambda: result)
 
     def submit(self, run_id: str | None = None, /, **inputs: Any) -> str:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 from weakref import WeakValueDictionary
@@ -125,11 +125,15 @@ class RunEffects:
 
     def propose(self, wanted: Wanted) -> ActionView:
         """See ports.effect_steps.Effects.propose."""
-        return self._ledger.propose(self._requester, wanted.action_key, self._intent(wanted))
+        return self._ledger.propose(self._requester, wanted.action_key, self._intent(wanted, wanted.request))
 
     def succeed(self, action_id: bytes, wanted: Wanted) -> ActionView:
         """See ports.effect_steps.Effects.succeed."""
-        return self._ledger.successor(self._requester, action_id, self._intent(wanted))
+        before = self._ledger.get(action_id)
+        # Not the program's bytes: an approver may have edited them, and what people replaced is not asked for again.
+        intent = self._intent(wanted, self._ledger.request(action_id))
+        same = replace(intent, preconditions=before.preconditions)
+        return self._ledger.successor(self._requester, action_id, same)
 
     def dispatch(self, action_id: bytes, wanted: Wanted, *, worker: str) -> ActionView:
         """See ports.effect_steps.Effects.dispatch."""
@@ -139,7 +143,13 @@ class RunEffects:
                 return now  # another thread of this process was at it
             if now.state is ActionState.AVAILABLE:
                 self._check_terms(now, wanted)
-            return self._ledger.dispatcher(wanted.target, self._executor, worker=worker).dispatch(action_id).view
+            dispatcher = self._ledger.dispatcher(wanted.target, self._executor, worker=worker)
+            try:
+                return dispatcher.dispatch(action_id).view
+            except Misuse as error:
+                if error.code in UNSENDABLE:
+                    raise _unsendable(now, error) from error
+                raise
 
     def doubt(self, action_id: bytes, *, worker: str) -> ActionView:
         """See ports.effect_steps.Effects.doubt."""
@@ -163,6 +173,13 @@ class RunEffects:
             status=None if answer is None else answer.status,
             answer=None if answer is None else answer.body,
         )
+
+    @property
+    def under_way(self) -> bool:
+        """Whether another thread than this one carries an effect out."""
+        mine = threading.get_ident()
+        with self._lock:
+            return any(one != mine for one in self._sending)
 
     def close(self) -> None:
         """Close the ledger, once what other threads have under way is on record, or `CLOSE_WAIT_S` are over.
@@ -219,18 +236,18 @@ class RunEffects:
             )
         return policy
 
-    def _intent(self, wanted: Wanted) -> Intent:
+    def _intent(self, wanted: Wanted, request: bytes) -> Intent:
         policy = self._policy(wanted)
         now_ms, target = self._ledger.now_ms(), wanted.target
         return Intent(
-            request=wanted.request,
+            request=request,
             executor=self._executor.principal,
             audience=target.audience,
             target_class=target.target_class,
             not_before_ms=now_ms,
             dispatch_before_ms=now_ms + min(self._window_ms, policy.max_window_ms),
             policy_sha256=self._trust.policy_sha256(policy),
-            display_sha256=display_sha256(wanted.request),
+            display_sha256=display_sha256(request),
             approvals_needed=policy.approvals_needed,
         )
 
@@ -268,6 +285,19 @@ class RunEffects:
         finally:
             mine.release()
 
+
+def _unsendable(now: ActionView, error: Misuse) -> Refused:
+    """Return what says that this program cannot send what people approved, which they may have edited."""
+    return Refused(
+        f"what was approved as action {now.action_id.hex()} cannot be sent here: {error.message}",
+        code=error.code,
+        hint="a program that can send it goes on; or people revoke it, and `arl actions successor` proposes it "
+        "as it can be sent",
+    )
+
+
+UNSENDABLE: Final = frozenset({"other_request", "other_arguments"})
+"""With which codes a target says, before a claim, that it cannot send a request."""
 
 ALONE_S: Final = 90.0
 """How long a call waits for another one of its key in this process: longer than any send takes."""

@@ -68,7 +68,8 @@ class RunLedger:
     but by `bind`. `effects`: as whom effects are asked for and carried out, and by which trust file. `queue`: where
     workers find what is submitted.
 
-    Nothing is opened before the first run. Thread-safe; a context manager that closes the store.
+    Nothing is opened before the first run. Thread-safe; a context manager, by `with` or `async with`, that closes the
+    store.
     """
 
     def __init__(
@@ -452,8 +453,16 @@ class RunLedger:
         return account_of_store(context.store, by=parse_by(by), since_ms=since_ms)
 
     def close(self) -> None:
-        """Release the store. A later run opens it again; a second call does nothing."""
+        """Release the store. A later run opens it again; a second call does nothing.
+
+        It waits until effects that other threads have under way are on record, at most a minute; but not on an event
+        loop, which they may need: there it returns, and the store is released when they are. `aclose` waits for that.
+        """
         self._opened.close()
+
+    async def aclose(self) -> None:
+        """Release the store as `close` does, and wait beside the event loop for the effects that are under way."""
+        await self._opened.aclose()
 
     def __enter__(self) -> RunLedger:
         """Return self."""
@@ -462,6 +471,14 @@ class RunLedger:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+    async def __aenter__(self) -> RunLedger:
+        """Return self."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close, see `aclose`."""
+        await self.aclose()
 
 
 def _checked(observers: Iterable[Observer]) -> tuple[Observer, ...]:

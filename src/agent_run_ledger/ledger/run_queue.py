@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.effects.states import ActionState
@@ -55,8 +55,8 @@ class RunQueue:
         """
         context = self._opened.context()
         reader, now_ms = context.store.reader(), context.clock.now_ms()
-        waits = content_of(reader, row.end_record_id).get(WAITS_FOR)
-        named = _actions(reader, cast("list[Any]", waits) if isinstance(waits, list) else [])
+        waits: Any = content_of(reader, row.end_record_id).get(WAITS_FOR, [])
+        named = _actions(reader, waits)
         if not named:
             return now_ms - row.updated_at_ms >= pending_ms
         for action_id in named:
@@ -71,7 +71,7 @@ class RunQueue:
         return self._opened.context().store.reader()
 
 
-def _actions(reader: Reader, waits: Sequence[Any]) -> list[bytes]:
+def _actions(reader: Reader, waits: Sequence[int]) -> list[bytes]:
     """Return the actions that the records of these calls name; what cannot be read names none."""
     named: list[bytes] = []
     for record_id in waits:

@@ -55,6 +55,8 @@ class EffectMember(Member, Protocol):
     def approvals(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def approvals_needed(self) -> int: ...  # noqa: D102
+    @property
+    def drain(self) -> bytes | None: ...  # noqa: D102
 
 
 class Effects(Protocol):
@@ -82,14 +84,17 @@ class Effects(Protocol):
         ...
 
     def succeed(self, action_id: bytes, wanted: Wanted) -> EffectMember:
-        """Propose the same effect again in the place of one that is proved not to have happened."""
+        """Propose the same effect again in the place of one that is proved not to have happened.
+
+        With the bytes and the preconditions of that one: where an approver edited them, with theirs.
+        """
         ...
 
     def dispatch(self, action_id: bytes, wanted: Wanted, *, worker: str) -> EffectMember:
         """Claim, prepare, send and record. Two calls for one key in one process must come one after the other.
 
         Refused("other_policy", "unknown_policy", "other_terms") before the claim of what was proposed under other terms
-        than the wanted ones.
+        than the wanted ones, ("other_request", "other_arguments") of what its target cannot send, as people edited it.
         """
         ...
 

@@ -21,7 +21,7 @@ from agent_run_ledger.errors import (
 from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.history import History
-from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
+from agent_run_ledger.runs.journal import Batch, Journal, Started, Waits, Written, left_waiting
 from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.opened_run import OpenedRun
 
@@ -35,6 +35,7 @@ FATAL: Final = (Refused, Tampered, Uncertain, NotAdmitted)
 class Commits:
     """Guarantees: what nobody will conclude is recorded with the next commit, once; after an error that says that
     this attempt may not go on, it stays `halted`. Thread-safe; `lock` is not held while the store is read or written.
+    `waits` are the calls of effects so far that waited or were left, whatever was made of their errors.
     """
 
     def __init__(self, opened: OpenedRun, history: History, last_id: int) -> None:
@@ -48,6 +49,7 @@ class Commits:
         self._forsaken: list[Started] = []
         self._on_their_way: list[Started] = []  # forsaken, and in a commit that has not ended
         self._landed = threading.Condition(self.lock)
+        self.waits: list[Waits] = []
         self._handed_out = opened.handed_out
         self._free_lanes: list[int] = []
         self._next_lane = 0
@@ -182,6 +184,8 @@ class Commits:
             return
         with self._history.lock:
             for started, record_id in zip(forsaken, written.left_ids, strict=True):
+                if started.kept_elsewhere:
+                    self.waits.append(left_waiting(started, record_id))
                 self._history.note_abandoned(
                     started.identity.key, record_id, unknown=not started.repeatable, after=started.after
                 )

@@ -334,7 +334,7 @@ class DynamicSession:
         left_over = self._history.recorded.left_over(ROOT)
         if failure is None and left_over:
             log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
-        batch = Batch(end_state=RunState.COMPLETED, waits=self._concluding.waits_for(failure))
+        batch = Batch(end_state=RunState.COMPLETED, waits=self._commits.waits)
         if failure is not None:
             batch.end_state = RunState.SUSPENDED if isinstance(failure, Pending) else RunState.FAILED
             batch.end_reason = type(failure).__name__
@@ -365,7 +365,6 @@ class DynamicSession:
             return Answer(value=self._load(found.key, identity.scope))
         if found.fate is Fate.RAISE:
             error, told = self._history.error(found.record_id)
-            self._concluding.told(identity.key, error, found.record_id)
             if told is not None:
                 self._concluding.nudges.add(identity.scope, found.record_id, told)
             return Answer(error=error)
