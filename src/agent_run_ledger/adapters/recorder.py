@@ -10,7 +10,7 @@ from contextvars import Token
 from copy import copy
 from typing import Any
 
-from agent_run_ledger.adapters.effects import EffectsByTool, GivenEffects
+from agent_run_ledger.adapters.effects import EffectsByTool, GivenEffects, state_of
 from agent_run_ledger.adapters.finite import finite, is_finite
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
@@ -221,7 +221,9 @@ class Recorder:
         if answer.permission is Permission.ALLOWED and self.is_effect(name):
             waits = self._asked_for(name, arguments)
             if waits is not None:
-                return Answer(permission=Permission.PENDING, approval_id=waits.action_id, reason=waits.hint)
+                state = state_of(waits)
+                reason = waits.hint if state == "pending" else str(waits)
+                return Answer(permission=Permission.PENDING, approval_id=waits.action_id, reason=reason, state=state)
         return answer
 
     async def aask(self, name: str, arguments: Mapping[str, Any], *, call_id: str = "") -> Answer:
@@ -318,8 +320,12 @@ class Recorder:
         return self._gate(ToolRequest(run_id=self._run_id(), tool=tool, arguments=arguments, call_id=call_id))
 
     def _waits_for(self, name: str, answer: Answer) -> CallWaits:
-        which = f" {answer.approval_id!r}" if answer.approval_id else ""
-        said = f"the call of {self._called(name)!r} waits for approval{which}"
+        if answer.state == "pending":
+            which = f" {answer.approval_id!r}" if answer.approval_id else ""
+            said = f"the call of {self._called(name)!r} waits for approval{which}"
+        else:
+            which = f" (action {answer.approval_id})" if answer.approval_id else ""
+            said = f"the call of {self._called(name)!r} waits{which}, and not for approval"
         return CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
 
     def _check_waiting(self, request: Mapping[str, Any], told_of: ToldOf | None) -> None:

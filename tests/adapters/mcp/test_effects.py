@@ -174,6 +174,26 @@ def test_arguments_that_name_no_effect_are_told_and_ask_for_nothing(shop: Shop, 
     assert shop.sent == 0
 
 
+# -- what is to be put in order ------------------------------------------------------------------------------------
+
+
+def test_a_call_that_is_held_up_says_by_what_and_what_to_do(shop: Shop) -> None:
+    shop.ask()
+    shop.people.grant(KEY)
+    renamed = POLICY.replace("[tools.place_order]", '[effects]\nserver = "shop"\n\n[tools.place_order]')
+    shop.policy = shop.place.policy(renamed)  # another target than the one that people approved
+    with shop.session() as session:
+        for _ in range(2):
+            said = session.call("place_order", ORDER)
+            assert (said["isError"], meta_of(said)["state"], meta_of(said)["code"]) == (True, "held_up", "other_terms")
+            assert "another target" in text_of(said)
+            assert "`arl actions successor`" in text_of(said)
+            assert "elsewhere" not in text_of(said)
+            assert "in a new session" in text_of(said)
+        session.end()
+    assert (shop.sent, shop.state(), shop.run_state()) == (0, ActionState.AVAILABLE, RunState.SUSPENDED)
+
+
 # -- doubt ---------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +245,33 @@ def test_an_answer_that_is_an_error_is_no_evidence_of_anything(shop: Shop, tool:
             assert meta_of(session.call(tool, ORDER))["state"] == "in_doubt"
         session.end()
     assert (shop.place.calls(tool), shop.state(f"{tool}:a")) == (1, ActionState.UNRESOLVED)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": {"content": [], "isError": 1}},
+        {"result": {"content": [], "isError": "true"}},
+        {"result": {"content": [], "isError": {"code": 3}}},
+        {"result": {"content": [], "resultType": "input_required"}},
+        {"result": None},
+        {"result": "done"},
+        {"result": []},
+        {},
+        {"error": None},
+        {"error": "it failed", "result": {"content": []}},
+    ],
+)
+def test_an_error_in_whatever_form_a_server_writes_it_is_no_evidence(shop: Shop, answer: dict[str, Any]) -> None:
+    shop.policy = shop.place.policy('[tools.says]\neffect = { key = "says:{sku}", approval = "finance" }\n')
+    asked = {"sku": "a", "answer": answer}
+    with shop.session() as session:
+        session.call("says", asked)
+        shop.people.grant("says:a")
+        for _ in range(2):
+            assert meta_of(session.call("says", asked))["state"] == "in_doubt"
+        session.end()
+    assert (shop.place.calls("says"), shop.state("says:a")) == (1, ActionState.UNRESOLVED)
 
 
 def test_a_call_that_takes_too_long_is_a_doubt(shop: Shop) -> None:
