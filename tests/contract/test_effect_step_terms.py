@@ -42,11 +42,15 @@ def propose(at: Desk, approval: str, url: str = "") -> None:
         opened.close()
 
 
-def swallowing(at: Desk, **settings: Any) -> str:
-    """The state of a run whose agent goes on without the effect where it is refused."""
+def swallowing(at: Desk, *, elsewhere: bool = False, **settings: Any) -> str:
+    """The state of a run whose agent goes on without the effect where it is refused.
+
+    `elsewhere`: the effect is one of another ledger than the one whose run it is called in.
+    """
     program = at.program(**settings)
+    ledger = RunLedger("ticket-17", at.path, effects=at.settings) if elsewhere else program.ledger
     try:
-        with program.ledger, program.ledger.run():
+        with ledger, ledger.run():
             program.think("before")
             try:
                 program.refund(17, 3_000)
@@ -167,8 +171,12 @@ def test_a_policy_that_is_one_no_more_loses_no_effect() -> None:
         later = tuple(one for one in _trust(at).policies if one.name == "two")
         before = at.follow(policies=later)
         assert at.program().outcome() == "no_policy"
+        with pytest.raises(Refused, match="no approval policy 'finance'"):  # where the run is entered
+            swallowing(at)
+        assert at.program().state() == "suspended"
         assert at.program(**STRICT).outcome() == "unknown_policy"
-        assert (swallowing(at), swallowing(at, **STRICT), at.last().state) == ("suspended", "suspended", A.AVAILABLE)
+        assert (swallowing(at, elsewhere=True), swallowing(at, **STRICT)) == ("suspended", "suspended")
+        assert at.last().state is A.AVAILABLE
         assert before != at.trust.read_bytes()
         at.follow(policies=(*later, policy("finance", 1, "bob", "dan", people=1, window_ms=DAY_MS)))
         assert at.program().outcome() == "done"

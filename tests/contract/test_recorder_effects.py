@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from agent_run_ledger import (
     Opaque,
     Pending,
     Refused,
+    RunCancelled,
     RunLedger,
     RunState,
     Unavailable,
@@ -360,11 +361,76 @@ def test_a_no_of_people_is_a_veto_with_their_code_and_stands(desk: Desk) -> None
     assert desk.got == []
 
 
-def test_an_unknown_policy_ends_the_run_and_is_no_veto(desk: Desk) -> None:
-    with pytest.raises(Refused) as caught, desk.ledger() as ledger, ledger.run():
-        desk.call(Recorder(effects={"refund": replace(EFFECT, approval="nobody")}))
-    assert not isinstance(caught.value, Vetoed)
-    assert caught.value.code == "no_policy"
+@pytest.mark.parametrize("first", ["model", "amodel", "stream", "astream", "tool", "atool", "ask", "effect"])
+def test_an_unknown_policy_ends_the_run_before_anything_is_made(desk: Desk, first: str) -> None:
+    made: list[str] = []
+    refund = {"refund": replace(EFFECT, approval="nobody")}
+
+    async def make() -> str:
+        made.append("it")
+        return "it"
+
+    async def chunks() -> AsyncIterator[str]:
+        yield await make()
+
+    async def taken(recorder: Recorder) -> None:
+        async for _ in recorder.astream("model", {}, chunks):
+            pass
+
+    def act() -> str:
+        made.append("it")
+        return "it"
+
+    ways: dict[str, Callable[[Recorder], object]] = {
+        "model": lambda one: one.model("model", {}, act),
+        "amodel": lambda one: asyncio.run(one.amodel("model", {}, make)),
+        "stream": lambda one: [*one.stream("model", {}, lambda: iter([act()]))],
+        "astream": lambda one: asyncio.run(taken(one)),
+        "tool": lambda one: one.tool("look", {}, act, call_id="l"),
+        "atool": lambda one: asyncio.run(one.atool("look", {}, make, call_id="l")),
+        "ask": lambda one: one.ask("look", {}),
+        "effect": lambda one: desk.call(one),
+    }
+    recorder = Recorder(effects=refund)
+
+    def agent() -> None:
+        with desk.ledger() as ledger, ledger.run():
+            with pytest.raises(Refused) as caught:
+                ways[first](recorder)
+            assert not isinstance(caught.value, Vetoed)
+            assert caught.value.code == "no_policy"
+            with pytest.raises(Refused):  # who swallows it gets no further
+                Recorder().model("model", {}, act)
+
+    for _ in range(2):
+        with pytest.raises(Refused, match="'nobody'"):
+            agent()
+    assert (made, desk.got, desk.people.members(KEY), desk.run_state) == ([], [], [], RunState.FAILED)
+    with pytest.raises(ApprovalPending):  # mended, the same run goes on
+        desk.live()
+
+
+def test_tools_that_name_an_unknown_policy_are_refused_before_a_program_begins(desk: Desk) -> None:
+    with desk.ledger() as ledger:
+        ledger.check_effects({"refund": EFFECT})
+        with pytest.raises(Refused) as caught:
+            ledger.check_effects({"refund": EFFECT, "pay": replace(EFFECT, approval="nobody")})
+        assert caught.value.code == "no_policy"
+
+
+def test_a_run_that_was_stopped_is_no_veto(desk: Desk) -> None:
+    def agent() -> None:
+        with desk.ledger() as ledger, ledger.run():
+            desk.people.grant(KEY)
+            ledger.bind("ticket").cancel("enough")
+            with pytest.raises(RunCancelled):
+                desk.call(Recorder(effects={"refund": EFFECT}))
+
+    with pytest.raises(ApprovalPending):
+        desk.live()
+    with pytest.raises(RunCancelled):
+        agent()
+    assert (desk.got, desk.state) == ([], ActionState.AVAILABLE)
 
 
 def test_to_ask_is_to_propose_and_nothing_more(desk: Desk) -> None:

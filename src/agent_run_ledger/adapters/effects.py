@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import string
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
+from weakref import WeakSet
 
 from agent_run_ledger.adapters.tool_target import Act, CalledTool
 from agent_run_ledger.effects.intents import check_text
-from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, Misuse, Vetoed
+from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, Misuse, Refused, Vetoed
 from agent_run_ledger.kernel.effects.request import Call, request_bytes
 from agent_run_ledger.kernel.effects.result import EffectResult
 from agent_run_ledger.ports.effect_steps import Probe, Wanted
+from agent_run_ledger.runs.current import Caller
+from agent_run_ledger.runs.dynamic import DynamicSession
 from agent_run_ledger.runs.effect_calls import EffectCall
 from agent_run_ledger.runs.effect_steps import MAX_SUCCESSORS, MOST_WAIT_S, Effect, effect_call
+from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.steps import Shape
 
 
@@ -77,6 +82,8 @@ class EffectsByTool:
 
     def __init__(self, given: GivenEffects | None = None) -> None:
         self._effects = dict(given or {})
+        self._checked: WeakSet[DynamicSession] = WeakSet()
+        self._lock = threading.Lock()
         for name, effect in self._effects.items():
             _check(name, effect)
 
@@ -93,6 +100,28 @@ class EffectsByTool:
     def __contains__(self, tool: object) -> bool:
         """Whether a tool is an effect."""
         return tool in self._effects
+
+    def check(self, place: Caller | None) -> None:
+        """Stop an attempt, before anything is made in it, where an effect names a policy that its trust file has not.
+
+        Looked up once in each attempt. That effects cannot be opened now is for their calls to say, which wait then.
+        """
+        if not self._effects or not isinstance(place, Frame):
+            return
+        session = place.session
+        with self._lock:
+            if session in self._checked or session.over:
+                return
+        try:
+            effects = session.effects()
+        except Refused:
+            return
+        try:
+            effects.check_policies(sorted({effect.approval for effect in self._effects.values()}))
+        except Refused as error:
+            raise session.halt(error, place) from None
+        with self._lock:
+            self._checked.add(session)
 
     def waits(self, tool: str) -> bool:
         """Return whether a call waits for its decision before it says so."""

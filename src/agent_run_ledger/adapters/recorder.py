@@ -48,7 +48,8 @@ class Recorder:
 
     A tool of `effects` is an action of the ledger: a call of it waits for people's approval by ApprovalPending, for
     evidence by EffectInDoubt, and what they refuse is Vetoed with the code of their decision. While it waits, what was
-    said of the gate's Pending holds.
+    said of the gate's Pending holds. Nothing is made in an attempt where one of them names a policy that the trust file
+    has not: Refused("no_policy").
 
     `outcome`: for a framework whose tools return envelopes, see `Tool`. `run`: the run to record in where a hook is
     called in a thread or task that the framework made outside of the `with` block's context; else the run of the
@@ -157,6 +158,7 @@ class Recorder:
         `make_with`: makes the call of a tool that is an effect with the arguments that were approved, which may be
         others than the agent's; without it such a call is made by `make`, of the agent's own arguments alone.
         """
+        self.effects.check(CURRENT.get() or self._place)
         step = self._tool(name, keyed=bool(call_id), asynchronous=False)
         if not self.is_effect(name):
             allowed = self._allowed(make, self._veto(name, arguments, call_id))
@@ -179,6 +181,7 @@ class Recorder:
         make_with: ActAsync | None = None,
     ) -> Any:
         """Do what `tool` does, on the running event loop."""
+        self.effects.check(CURRENT.get() or self._place)
         step = self._tool(name, keyed=bool(call_id), asynchronous=True)
         if not self.is_effect(name):
             allowed = self._allowed_async(make, self._veto(name, arguments, call_id))
@@ -214,6 +217,7 @@ class Recorder:
         By the rules, else by the gate: nobody is to approve what may never be made. An effect that nobody has asked for
         is asked for, and is pending until people have approved it.
         """
+        self.effects.check(CURRENT.get() or self._place)
         forbidden = self._forbidden(name, arguments)
         if forbidden:
             return Answer(permission=Permission.DENIED, reason=forbidden)
@@ -329,6 +333,7 @@ class Recorder:
         return CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
 
     def _check_waiting(self, request: Mapping[str, Any], told_of: ToldOf | None) -> None:
+        self.effects.check(CURRENT.get() or self._place)
         waits = self._waits()
         for which, one in [*waits.items()]:
             if not (isinstance(one, CallWaits) and one.elsewhere):

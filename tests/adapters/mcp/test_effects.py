@@ -302,6 +302,14 @@ def test_a_store_without_a_trust_file_is_refused_before_anything_is_started(plac
     assert place.lines() == []
 
 
+def test_a_policy_that_nobody_knows_is_refused_before_anything_is_started(shop: Shop) -> None:
+    shop.policy = shop.place.policy(POLICY.replace("finance", "nobody"))
+    with shop.session() as session:
+        assert session.wait() == 1
+        assert "no approval policy 'nobody'" in session.stderr()
+    assert shop.place.lines() == []
+
+
 def test_principals_are_those_of_the_policy_file_or_the_options(shop: Shop) -> None:
     shop.policy = shop.place.policy(f'[effects]\nrequester = "nobody"\nserver = "shop"\n{POLICY}')
     with shop.session() as session:
