@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ class Shop:
             said = session.call("place_order", ORDER)
             session.end()
         return said
+
+    def until_asked(self, key: str = KEY) -> None:
+        """Return when people were asked about a key."""
+        until = time.monotonic() + PATIENCE_S
+        while not self.people.members(key):
+            assert time.monotonic() < until
+            time.sleep(0.01)
 
     @property
     def sent(self) -> int:
@@ -106,6 +114,18 @@ def test_a_grant_within_the_session_is_enough(shop: Shop) -> None:
         assert session.call("place_order", ORDER)["isError"] is False
         assert session.end() == 0
     assert (shop.sent, shop.run_state()) == (1, RunState.COMPLETED)
+
+
+def test_a_call_that_waits_for_its_decision_is_made_when_it_comes_and_holds_up_no_other(shop: Shop) -> None:
+    shop.policy = shop.place.policy(POLICY.replace('"finance" }', '"finance", wait_s = 30 }', 1))
+    with shop.session("--complete") as session:
+        waiting = session.begin("place_order", ORDER)
+        assert session.call("echo")["isError"] is False
+        shop.until_asked()
+        shop.people.grant(KEY)
+        assert session.answer(waiting)["result"]["isError"] is False
+        session.end()
+    assert (shop.sent, shop.state(), shop.run_state()) == (1, ActionState.SUCCEEDED, RunState.COMPLETED)
 
 
 def test_two_proxies_of_one_store_send_it_once(shop: Shop) -> None:
