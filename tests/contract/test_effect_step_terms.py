@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -181,6 +183,46 @@ def test_a_policy_that_is_one_no_more_loses_no_effect() -> None:
         at.follow(policies=(*later, policy("finance", 1, "bob", "dan", people=1, window_ms=DAY_MS)))
         assert at.program().outcome() == "done"
         assert at.sent == 1
+
+
+@pytest.mark.parametrize("how", ["run", "arun", "execute", "aexecute", "check"])
+def test_an_unknown_policy_is_refused_before_the_first_step(how: str) -> None:
+    with desk() as at:
+        ledger = RunLedger("x", at.path, effects=at.settings)
+        ran: list[int] = []
+
+        @ledger.step
+        def think() -> None:
+            ran.append(1)
+
+        @ledger.effect(key="k", target=http(at.server.url), approval="finance")
+        def refund() -> Request:
+            raise AssertionError
+
+        @ledger.effect(key="l", target=http(at.server.url), approval="nobody")
+        def refund_more() -> Request:
+            raise AssertionError
+
+        async def enter() -> None:
+            async with ledger.run():
+                think()
+
+        def sync() -> None:
+            with ledger.run():
+                think()
+
+        ways: dict[str, Callable[[], object]] = {
+            "run": sync,
+            "arun": lambda: asyncio.run(enter()),
+            "execute": ledger.execute,
+            "aexecute": lambda: asyncio.run(ledger.aexecute()),
+            "check": ledger.check_effects,
+        }
+        with ledger, pytest.raises(Refused, match="'nobody'") as caught:
+            ways[how]()
+        assert caught.value.code == "no_policy"
+        assert "finance" in caught.value.hint
+        assert (ran, ledger.bind("x").state) == ([], None)
 
 
 def test_a_trust_file_that_cannot_be_opened_holds_a_tool_up() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -439,46 +438,6 @@ def test_an_unknown_policy_is_refused_and_nothing_is_asked_for() -> None:
 
 
 # -- the store ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["run", "arun", "execute", "aexecute", "check"])
-def test_an_unknown_policy_is_refused_before_the_first_step(how: str) -> None:
-    with desk() as at:
-        ledger = RunLedger("x", at.path, effects=at.settings)
-        ran: list[int] = []
-
-        @ledger.step
-        def think() -> None:
-            ran.append(1)
-
-        @ledger.effect(key="k", target=http(at.server.url), approval="finance")
-        def refund() -> Request:
-            raise AssertionError
-
-        @ledger.effect(key="l", target=http(at.server.url), approval="nobody")
-        def refund_more() -> Request:
-            raise AssertionError
-
-        async def enter() -> None:
-            async with ledger.run():
-                think()
-
-        def sync() -> None:
-            with ledger.run():
-                think()
-
-        ways: dict[str, Callable[[], object]] = {
-            "run": sync,
-            "arun": lambda: asyncio.run(enter()),
-            "execute": ledger.execute,
-            "aexecute": lambda: asyncio.run(ledger.aexecute()),
-            "check": ledger.check_effects,
-        }
-        with ledger, pytest.raises(Refused, match="'nobody'") as caught:
-            ways[how]()
-        assert caught.value.code == "no_policy"
-        assert "finance" in caught.value.hint
-        assert (ran, ledger.bind("x").state) == ([], None)
 
 
 @pytest.mark.parametrize("lacks", ["store", "authority", "trust"])
