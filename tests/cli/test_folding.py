@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from agent_run_ledger.cli import folding
 from agent_run_ledger.cli.folding import folded
 from agent_run_ledger.effects import ActionState, Request, request_bytes
 from agent_run_ledger.kernel.effects.display import display
@@ -34,6 +35,12 @@ def effects(db: Path) -> Iterator[Effects]:
     check_ledger(db)
 
 
+def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Let both streams be those of a terminal of this width."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(folding, "is_terminal", lambda stream: True)
+
+
 def _too_long(shown: str, width: int) -> list[str]:
     """The lines that do not fit, but for commands, which are copied whole."""
     return [line for line in shown.splitlines() if cell_len(line) > width and "arl " not in line]
@@ -51,7 +58,7 @@ def test_a_long_request_is_folded_and_nothing_of_it_is_lost(
     view = effects.propose(KEY, request=REQUEST, audience=f"https://pay.example/{'h' * 200}")
     ask = (*words, view.action_id.hex(), "--db", effects.path)
     whole, as_json = arl(*ask), arl(*ask, "--json")
-    monkeypatch.setenv("COLUMNS", str(width))
+    terminal(monkeypatch, width)
     shown = arl(*ask)
     assert (_too_long(shown.out, width), _unprintable(shown.out)) == ([], [])
     assert _too_long(shown.err, width) == []
@@ -82,7 +89,7 @@ def test_the_pages_about_effects_fit_in_every_state(
     effects: Effects, arl: Arl, monkeypatch: pytest.MonkeyPatch, width: int, state: ActionState
 ) -> None:
     view = MADE[state](effects, arl)
-    monkeypatch.setenv("COLUMNS", str(width))
+    terminal(monkeypatch, width)
     db = ("--db", effects.path)
     for words in (
         ("effects", "show", view.action_id.hex()),
@@ -105,7 +112,7 @@ def test_lists_with_long_hostile_content_fit(
 ) -> None:
     for number in range(3):
         effects.propose(f"{number} {KEY}", request=REQUEST, audience=f"https://pay.example/{'h' * 200}")
-    monkeypatch.setenv("COLUMNS", str(width))
+    terminal(monkeypatch, width)
     for words in (("effects", "list"), ("approvals", "list")):
         shown = arl(*words, "--db", effects.path)
         assert (_too_long(shown.out, width), _unprintable(shown.out)) == ([], []), words
@@ -115,7 +122,7 @@ def test_lists_with_long_hostile_content_fit(
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_what_a_laptop_is_told_fits(arl: Arl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
+    terminal(monkeypatch, width)
     db = ("--db", tmp_path / "laptop.db")
     made = arl("init", "--local", "--name", "ada", *db)
     assert made.code == 0, made.err
@@ -152,3 +159,13 @@ def test_exact_parts_make_the_line_again(line: str, width: int) -> None:
     first, *more = folded(line, width, before="  | ", rest="  |> ", exact=True)
     assert first.removeprefix("  | ") + "".join(part.removeprefix("  |> ") for part in more) == line
     assert all(cell_len(part) <= width for part in (first, *more))
+
+
+def test_what_is_said_into_a_log_is_whole_whatever_the_width(
+    arl: Arl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    path = tmp_path / ("a" * 100) / "none.db"
+    refused = arl("effects", "list", "--db", path)
+    assert refused.code != 0
+    assert str(path) in refused.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from agent_run_ledger.cli.folding import folded, width_of
+from agent_run_ledger.cli.folding import folded, stderr_width
 from agent_run_ledger.cli.output import note, paint, to_json
 from agent_run_ledger.cli.words import clean, clean_lines
 from agent_run_ledger.errors import LedgerError
@@ -54,7 +54,7 @@ def print_error(*, code: str, message: str, hint: str, as_json: bool) -> None:
         note(to_json({"error": {"code": code, "message": message, "hint": hint}}))
         return
     tty = sys.stderr.isatty()
-    first, *more = folded(f"error: {clean(message)}", width_of(sys.stderr), rest="       ")
+    first, *more = folded(f"error: {clean(message)}", stderr_width(), rest="       ")
     note(f"{paint('error:', '1;31', stream_is_tty=tty)}{first.removeprefix('error:')}")
     for line in more:
         note(line)

@@ -18,27 +18,34 @@ GOES_ON = "> "
 _LEAST = 20
 
 
-def width_of(stream: TextIO) -> int | None:
-    """Return how wide a terminal is, None for a pipe, whose reader wants whole lines. COLUMNS is respected."""
-    if not (stream.isatty() or os.environ.get("COLUMNS")):
-        return None
-    return max(_LEAST, shutil.get_terminal_size().columns)
-
-
 def stdout_width() -> int | None:
-    """Return how wide stdout is, None for a pipe."""
-    return width_of(sys.stdout)
+    """Return how wide stdout is, None for a pipe, whose reader wants whole lines. COLUMNS counts, as for tables."""
+    return _columns() if is_terminal(sys.stdout) or os.environ.get("COLUMNS") else None
+
+
+def stderr_width() -> int | None:
+    """Return how wide stderr is, None where it is no terminal: what is said there lands in logs too, COLUMNS or not."""
+    return _columns() if is_terminal(sys.stderr) else None
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether people read a stream as it comes."""
+    return stream.isatty()
+
+
+def _columns() -> int:
+    return max(_LEAST, shutil.get_terminal_size().columns)
 
 
 def say_folded(words: str, *, before: str = "") -> None:
     """Print words on stdout, folded between them, what follows the first line below it. `words` are clean."""
-    for line in folded(words, width_of(sys.stdout), before=before, rest=before + HANG):
+    for line in folded(words, stdout_width(), before=before, rest=before + HANG):
         say(line)
 
 
 def note_folded(words: str, *, rest: str = HANG) -> None:
     """Do the same on stderr."""
-    for line in folded(words, width_of(sys.stderr), rest=rest):
+    for line in folded(words, stderr_width(), rest=rest):
         note(line)
 
 
@@ -48,7 +55,7 @@ def say_exact(line: str, *, before: str) -> None:
     Those of a row of a body, which begins with `| `, go on with `|> `, those of any other line with `> `.
     """
     mark = f"|{GOES_ON}" if line.startswith("| ") else GOES_ON
-    for part in folded(line, width_of(sys.stdout), before=before, rest=before + mark, exact=True):
+    for part in folded(line, stdout_width(), before=before, rest=before + mark, exact=True):
         say(part)
 
 
