@@ -147,7 +147,8 @@ def _can_ask(*, as_json: bool, yes: bool) -> None:
 
 def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_json: bool) -> None:
     from agent_run_ledger.cli.effect_stores import warn
-    from agent_run_ledger.cli.output import print_json, say
+    from agent_run_ledger.cli.folding import say_folded
+    from agent_run_ledger.cli.output import print_json
     from agent_run_ledger.cli.words import clean
 
     unprotected = here.ledger.status().not_protected
@@ -165,5 +166,7 @@ def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_jso
             }
         )
         return
-    say(f"{done} by {clean(principal)}: action {view.action_id.hex()} of {clean(view.action_key)} is {view.status}")
+    say_folded(
+        f"{done} by {clean(principal)}: action {view.action_id.hex()} of {clean(view.action_key)} is {view.status}"
+    )
     warn(unprotected)

@@ -22,8 +22,9 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
     """List what waits for an approval, oldest first."""
     from agent_run_ledger.cli.effect_stores import not_protected, view_in, warn
     from agent_run_ledger.cli.effects_words import SHORT_DIGITS
+    from agent_run_ledger.cli.folding import say_folded
     from agent_run_ledger.cli.next_steps import next_command
-    from agent_run_ledger.cli.output import new_table, note, print_json, say, show, text
+    from agent_run_ledger.cli.output import note, print_json, show_rows
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.cli.words import ago_words, clean
@@ -39,8 +40,7 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
         return
     now_ms = time.time_ns() // 1_000_000
     if page:
-        table = new_table("ACTION", "KEY", "TO", "ASKED BY", "APPROVALS", "PROPOSED", "WINDOW", right=("APPROVALS",))
-        table.columns[0].no_wrap = True  # an id that is cut in two is another one: other columns fold first
+        rows: list[tuple[str, ...]] = []
         for stored, view in page:
             counts = f"{len(view.approvals)}/{view.approvals_needed}"
             proposed = ago_words(stored.proposed_at_ms, now_ms)
@@ -52,11 +52,12 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
                 counts,
                 proposed,
             )
-            table.add_row(*map(text, (*cells, window_words(view, now_ms))))
-        show(table)
+            rows.append((*cells, window_words(view, now_ms)))
+        names = ("ACTION", "KEY", "TO", "ASKED BY", "APPROVALS", "PROPOSED", "WINDOW")
+        show_rows(names, rows, right=("APPROVALS",))
         note(f"one of them: {next_command(db_setting(db), 'approvals', 'show', page[0][1].action_id.hex())}")
     else:
-        say(f"nothing waits for an approval in {clean(where)}")
+        say_folded(f"nothing waits for an approval in {clean(where)}")
     if len(found) > limit:
         note(f"more than {limit} wait: --limit shows more")
     warn(unprotected)
@@ -96,6 +97,7 @@ def show_command(action: ActionId, trust: Trust = None, db: Db = None, as_json: 
 
 def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -> None:
     """Print what is approved: the fields of the statement, who approved, who may, and the display."""
+    from agent_run_ledger.cli.folding import say_exact, say_folded
     from agent_run_ledger.cli.output import say, show_named
     from agent_run_ledger.cli.words import clean, clean_lines, iso
 
@@ -119,10 +121,10 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
     show_named([(name, clean(words)) for name, words in lines])
     say("")
     if shown is None:
-        say("Its bytes have no display that its proposal names: this command cannot approve it.")
+        say_folded("Its bytes have no display that its proposal names: this command cannot approve it.")
         return
     for line in clean_lines(shown.rstrip("\n")):
-        say(f"  {line}")
+        say_exact(line, before="  ")
 
 
 def display_of(view: ActionView, body: bytes) -> str | None:

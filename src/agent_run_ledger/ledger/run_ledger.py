@@ -18,7 +18,7 @@ from agent_run_ledger.ledger.account import Account, account_of_store, parse_by
 from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.entering import Entering
 from agent_run_ledger.ledger.opened import OpenedStore
-from agent_run_ledger.ledger.run_effects import EffectSettings
+from agent_run_ledger.ledger.run_effects import EffectSettings, NamesPolicy
 from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Observer
 from agent_run_ledger.ports.effect_steps import Probe
@@ -239,7 +239,8 @@ class RunLedger:
         """Register a function that acts on the world once, with people's approval; see `Effect` for its settings.
 
         It is called in dynamic runs, as tools are. A store without authority, or without a trust file that says who
-        approves, is refused where a run of this ledger is entered: `arl init --local` makes both for one machine.
+        approves, and knows the policy that `approval` names, is refused where a run of this ledger is entered:
+        `arl init --local` makes both for one machine.
         """
 
         def register(function: Callable[P, Any]) -> Effect[P]:
@@ -271,12 +272,15 @@ class RunLedger:
         with self._lock:
             return tuple(step for step in self._steps.values() if isinstance(step, Effect))
 
-    def check_effects(self) -> None:
+    def check_effects(self, tools: Mapping[str, NamesPolicy] | None = None) -> None:
         """Open the effects of the store: for programs whose effects are tools of a framework, before they begin.
 
-        Refused where it has no authority, or no trust file that says who approves; see `EffectSettings`.
+        `tools`: those effects by the names of tools, as the adapter gets them. Refused where the store has no
+        authority, or no trust file that says who approves (see `EffectSettings`), and Refused("no_policy") where that
+        one has no policy of a name that an effect, here or among `tools`, is asked for under.
         """
-        self._opened.effects()
+        named: list[NamesPolicy] = [*self.effects, *(tools or {}).values()]
+        self._opened.check_effects(sorted({effect.approval for effect in named}))
 
     def run(self, run_id: str | None = None, /, **inputs: Any) -> Entering:
         """Return a dynamic run, to be entered by `with` or `async with`; every keyword is an input. See `Run`.
@@ -329,7 +333,7 @@ class RunLedger:
             wait_s=wait_s,
             takeover=takeover,
             keep_inputs=self.keep_inputs,
-            with_effects=lambda: bool(self.effects),
+            policies=lambda: frozenset(effect.approval for effect in self.effects),
             limits=lambda: Limits(own=own, default=self.budget, steps=self._registered()),
         )
 
