@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_run_ledger import EffectLedger, EffectSettings, LedgerError, Request, RunLedger
 from agent_run_ledger.effects import ActionView, Covers, Drain, DrainKind, Role
-from agent_run_ledger.effects.signing import sign_approval
+from agent_run_ledger.effects.signing import sign_approval, signing
 from agent_run_ledger.effects.trusting import sign_trust
 from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.kernel.effects.display import display
@@ -86,7 +86,7 @@ def drain(effects: EffectLedger, action_key: str) -> None:
         kind=DrainKind.PATH_DEAD,
         covers=Covers.EVERY_EXECUTOR,
     )
-    effects.observe(PERSON, view.action_id, evidence)
+    effects.observe(PERSON, view.action_id, evidence, sign=signing(key(PERSON.principal)))
 
 
 class Desk:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from agent_run_ledger.ports.effects import StoredAction
 
 PAGE = 50
+_BY_TIME = "may end by time alone: the target is taken to refuse a permit that is over"
+_NOT_BY_TIME = "never ends by time alone"
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")]
 
 
@@ -108,7 +110,9 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
         ("state", view.status),
         ("asked by", view.requester),
         ("sent by", view.executor),
-        ("sent to", f"{view.audience} ({view.guarantee})"),
+        ("sent to", view.audience),
+        ("taken for", f"class {view.target_class}: {view.guarantee}"),
+        ("a doubt", _BY_TIME if view.by_time else _NOT_BY_TIME),
         ("window", f"{window}, {window_words(view, time.time_ns() // 1_000_000)}"),
         *(("only if", f"{name} is {value}") for name, value in view.preconditions),
         ("policy", str(policy["policy"] or f"unknown, {view.policy_sha256.hex()}")),
@@ -148,6 +152,8 @@ def action_json(view: ActionView, stored: StoredAction) -> dict[str, object]:
         "executor": view.executor,
         "audience": view.audience,
         "target_class": str(view.target_class),
+        "checks_expiry": view.checks_expiry,
+        "by_time": view.by_time,
         "request_sha256": view.request_sha256.hex(),
         "display_sha256": view.display_sha256.hex(),
         "policy_sha256": view.policy_sha256.hex(),

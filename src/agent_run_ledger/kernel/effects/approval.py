@@ -139,9 +139,7 @@ def statement_sha256(statement: Statement) -> bytes:
 def statement_from(data: bytes) -> Statement:
     """Return the statement of these canonical bytes; BadStatement for anything that `statement_bytes` does not give."""
     try:
-        tree = exactly(
-            read_strict(data, limit=MAX_STATEMENT_BYTES), (*_BYTES, *_NUMBERS, *_TEXTS, *_OTHERS), "it"
-        )
+        tree = exactly(read_strict(data, limit=MAX_STATEMENT_BYTES), (*_BYTES, *_NUMBERS, *_TEXTS, *_OTHERS), "it")
         if number_of(tree["v"], "v") != APPROVAL_VERSION:
             raise NotStrict(f"its version is {shown(tree['v'])}")
         pairs = [list_of(pair, "a precondition") for pair in list_of(tree["preconditions"], "preconditions")]
