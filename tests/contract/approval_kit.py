@@ -9,13 +9,15 @@ from hashlib import sha256
 from typing import Any
 
 from agent_run_ledger import EffectLedger, LedgerError
-from agent_run_ledger.effects import ActionView, Actor, Drain, DrainKind, Event
+from agent_run_ledger.effects import ActionView, Actor, Drain, DrainKind, Event, Intent, TargetClass, statement_bytes
 from agent_run_ledger.effects.signing import sign_approval, signing
 from agent_run_ledger.effects.trusting import SignedTrust, open_trust, sign_trust
+from agent_run_ledger.kernel.dsse import envelope_bytes
 from agent_run_ledger.kernel.effects import Now, Role
+from agent_run_ledger.kernel.effects.approval import APPROVAL_TYPE
 from agent_run_ledger.kernel.effects.principals import PrincipalKind
 from agent_run_ledger.kernel.effects.trust import TrustFile
-from agent_run_ledger.keys import SigningKey
+from agent_run_ledger.keys import SigningKey, seal
 from tests.contract.effect_kit import DOES, START_MS, WINDOW_MS, Kit, effects
 from tests.unit.effects.trust_examples import RULES, key, policy, principal, public
 
@@ -89,13 +91,25 @@ class Approvals(Kit):
         return open_trust(data, now=Now(self.now(), self.now()), expected_sha256=None)
 
     def do(self, event: Event, view: ActionView, **changes: Any) -> Any:
-        """Ask for an event; under a trust file a decision is signed by who decides it, unless `sign` says otherwise."""
+        """Ask for an event; under a trust file it is signed as it has to be, unless it is said otherwise."""
+        if self.signed_trust is not None and event is Event.APPROVE and not changes:
+            return self.ledger.grant(self.sealed(view))
         if self.signed_trust is not None and _is_decided(event, changes.get("evidence")):
             together = changes.get("people", frozenset({"dan"}) if event is Event.WRITE_OFF else frozenset())
             actor: Actor = changes.get("actor", DOES[event])
             names = sorted({actor.principal, *together})
             changes.setdefault("sign", signing(*(key(name) for name in names)))
         return super().do(event, view, **changes)
+
+    def sealed(self, view: ActionView, approver: str = "bob") -> bytes:
+        """What an approver signs of an action whose display nobody looks at."""
+        statement = statement_bytes(self.ledger.statement(view.action_id, approver=approver, nonce=NONCE))
+        return envelope_bytes(seal(APPROVAL_TYPE, statement, [key(approver)]))
+
+    def intent(self, target: TargetClass = TargetClass.N, **changes: Any) -> Intent:
+        """An intent, under a trust file by the policy of one approver."""
+        own = {} if self.signed_trust is None else {"policy_sha256": self.one}
+        return super().intent(target, **{**own, **changes})
 
     def asked(self, key: str = "refund:17", **changes: Any) -> ActionView:
         """Propose an action under the policy of one approver, or with changes of its intent."""
