@@ -97,9 +97,14 @@ def show_command(action: ActionId, trust: Trust = None, db: Db = None, as_json: 
 
 
 def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -> None:
-    """Print what is approved: the fields of the statement, who approved, who may, and the display."""
+    """Print what is approved: the fields of the statement, who approved, who may, and the display.
+
+    In the fields, as in the display, only letters stand for themselves, and those beyond ASCII are named in the end.
+    """
     from agent_run_ledger.cli.output import say, show_named
-    from agent_run_ledger.cli.words import clean, clean_lines, iso
+    from agent_run_ledger.cli.words import clean_lines, iso
+    from agent_run_ledger.kernel.effects.display import letters_beyond
+    from agent_run_ledger.kernel.effects.display import shown as only_letters
 
     window = f"{iso(view.not_before_ms)} to {iso(view.dispatch_before_ms)}"
     policy = policy_json(view, trust)
@@ -120,7 +125,11 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
         ("missing", f"{missing} of {view.approvals_needed}" + _by_whom(view, trust)),
         ("request", f"SHA-256 {view.request_sha256.hex()}"),
     ]
-    show_named([(name, clean(words)) for name, words in lines])
+    fields = [(name, only_letters(words)) for name, words in lines]
+    beyond = letters_beyond([words for _, words in fields])
+    if beyond:
+        fields.append(("CAREFUL", f"{beyond}: letters of other alphabets can look like those of this one"))
+    show_named(fields)
     say("")
     if shown is None:
         say("Its bytes have no display that its proposal names: this command cannot approve it.")

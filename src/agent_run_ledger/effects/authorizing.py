@@ -27,7 +27,7 @@ from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.keys import signed_by
 
 _LIST: Final = "`arl principals list` shows who has which role"
-_SIGN: Final = "pass `sign`, with the keys of all who decide (`arl effects` takes --key and --with-key)"
+_SIGN: Final = "pass `sign` with the keys of all who decide; on the command line that is --key and --with-key"
 
 
 def only_narrows(command: Command) -> bool:
