@@ -10,11 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent_run_ledger import open_effects
+from agent_run_ledger import EffectLedger, open_effects
+from agent_run_ledger.effects import ActionView, TargetClass
 from agent_run_ledger.keys import Secret, SigningKey, write_key
 from agent_run_ledger.ledger.authority import actor_of
 from agent_run_ledger.ledger.local_trust import LOCAL
@@ -357,3 +359,18 @@ def test_what_a_writer_changes_after_it_was_shown_is_neither_signed_nor_counted(
     with open_effects(desk) as ledger:
         found = ledger.get(view.action_id)
         assert (found.audience, str(found.state), found.approvals) == ("https://evil.example", "proposed", ())
+
+
+def test_the_class_that_is_shown_is_the_one_that_is_signed(
+    arl: Arl, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    propose(desk)
+    get = EffectLedger.get
+
+    def other(ledger: EffectLedger, action_id: bytes) -> ActionView:
+        return replace(get(ledger, action_id), target_class=TargetClass.V, guarantee="anything", checks_expiry=True)
+
+    monkeypatch.setattr(EffectLedger, "get", other)
+    shown = arl("approvals", "grant", "refund:17", "--yes", "--db", desk).out
+    assert "class i: remembers an idempotency key" in shown
+    assert "never ends by time alone" in shown

@@ -117,7 +117,7 @@ class Asking:
         """Return who decides together with who asks, and what signs for all of them: by their keys, by name only where
         there is no trust file.
 
-        Refused: "key_needed", "no_trust", "wrong_role" and "no_person" for who may not decide so, "other_key".
+        Whether they may decide so, the ledger says. Refused: "key_needed", "no_trust", "other_key".
         """
         if self.found is None:
             if keys:
@@ -131,10 +131,7 @@ class Asking:
             raise Refused(said, code="key_needed", hint="give --with-key FILE for each who decides together with you")
         if len(passphrases or ()) > len(keys or ()):
             raise Misuse("there are more passphrases than keys", code="usage", hint="one for each --with-key, in order")
-        trust = self.found.trust
         others = [_holder(self.found, *one) for one in zip_longest(keys or (), passphrases or ())]
-        for one in [self.actor, *(other for other, _ in others)] if others else []:
-            _check_decider(trust, one)
         held = {key.key_id: key for key in (self.key, *(key for _, key in others)) if key is not None}
         return frozenset(one.principal for one, _ in others), _signing(*held.values())
 
@@ -221,13 +218,3 @@ def _local_requester(found: Authority) -> str:
     if not found.local or found.trust.principal(REQUESTER) is None:
         raise Misuse("under a trust file it has to be said who asks", code="usage", hint=_PROGRAM)
     return REQUESTER
-
-
-def _check_decider(trust: TrustFile, one: Actor) -> None:
-    """Refuse who does not count as one of several people that decide how an action ended."""
-    who = trust.principal(one.principal)
-    if who is None or who.kind is not PrincipalKind.PERSON:
-        raise Refused(f"{one.principal!r} is no person: people decide this together", code="no_person")
-    if Role.RECONCILER not in who.roles:
-        said = f"{one.principal!r} is no {Role.RECONCILER} by the trust file"
-        raise Refused(said, code="wrong_role", hint="`arl principals list`")

@@ -36,7 +36,7 @@ from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
 from agent_run_ledger.ports.effects import EffectTx
 
 _ADMITTED: Final = (Propose, Edit, Successor, Claim, Prepare, HandOut)
-"""What `admit` asks about, after the rules."""
+"""What `admit` compares with the trust file on record, after the rules: they may know the answer already."""
 
 NO_TRUST: Final = "open the ledger with its trust file (`open_effects`); `arl init --local` makes one"
 
@@ -105,10 +105,7 @@ class Gate:
         verify_approval(signed, self.trust.trust, ledger=ledger, action=action, now=command.now)
 
     def _check_who(self, effects: EffectTx, ledger: Standing, members: tuple[Action, ...], command: Command) -> None:
-        """Refuse who may not ask, under the trust file on record. A copy is under none, and grants nothing.
-
-        `admit` compares it with the one on record for what the rules may know already.
-        """
+        """Refuse who may not ask, under the trust file on record. A copy is under none, and grants nothing."""
         if self.trust is None and ledger.state is LedgerState.RECOVERY:
             return
         if not only_narrows(command) and not isinstance(command, _ADMITTED):
@@ -135,7 +132,7 @@ class Gate:
         """
         if self.trust is not None and isinstance(command, Observe | NotExecuted):
             _check_end(effects, _member(members, command.action_id), command)
-        if not isinstance(command, (Approve, *_ADMITTED)):
+        if not isinstance(command, Propose | Edit | Successor | Approve | Claim | Prepare | HandOut):
             return
         self.check_record(effects.trust())
         if self.trust is None:
