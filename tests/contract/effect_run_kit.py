@@ -52,6 +52,7 @@ def make_store(folder: Path, name: str = "runs.db") -> tuple[Path, Path]:
             _who("dan", Role.APPROVER, Role.OFFICER),
             _who("rev", Role.REVOKER),
             _who("rita", Role.RECONCILER),
+            _who("ops", Role.OPERATOR),
             _who("agent", Role.REQUESTER, **program),
             _who("worker", Role.EXECUTOR, **program),
             _who("reconciler", Role.RECONCILER, **program),

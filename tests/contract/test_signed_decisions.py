@@ -105,6 +105,17 @@ def test_a_decision_whose_reply_was_lost_is_told_again() -> None:
         assert kit.code(lambda: kit.do(E.WRITE_OFF, view, op_id=op_id, people=frozenset({"ops"}))) == "op_id_used"
 
 
+def test_what_is_told_again_was_signed_about_the_action_as_it_stood_before() -> None:
+    with doubt() as (kit, view):
+        op_id, drain = kit.id(), kit.drain(view)
+        for _ in range(2):
+            assert kit.do(E.OBSERVE, view, evidence=drain, op_id=op_id).drain == drain.evidence_id
+    with doubt(TargetClass.F) as (kit, view):
+        op_id, fence = kit.id(), kit.fence(view)
+        for _ in range(2):
+            assert kit.do(E.NOT_EXECUTED, view, fence=fence, op_id=op_id).state is A.NOT_EXECUTED
+
+
 def test_a_signature_is_about_one_action_and_one_decision() -> None:
     with doubt() as (kit, view):
         other = kit.reach(A.UNRESOLVED, key="refund:18")
