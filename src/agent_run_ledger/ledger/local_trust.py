@@ -9,8 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-UNSIGNED: Final = "no trust file: who approved is the caller's word, and no signature is verified"
-LOCAL: Final = "local trust: the keys lie beside this database, so whoever can read that folder can approve"
+UNSIGNED: Final = "no trust file: who asks, approves and decides is the caller's word, and no signature is verified"
+LOCAL: Final = "local trust: the keys lie beside this database, so whoever can read that folder can approve and decide"
 
 KEY_SUFFIX: Final = ".pem"
 TRUST_NAME: Final = "trust.json"
