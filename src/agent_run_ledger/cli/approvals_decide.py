@@ -61,6 +61,8 @@ def _as_signed(view: ActionView, statement: Statement) -> ActionView:
 
     Where the ledger has other terms by then, it refuses what was signed.
     """
+    from agent_run_ledger.effects.views import CLASS_WORDS
+
     return replace(
         view,
         action_key=statement.action_key,
@@ -69,6 +71,9 @@ def _as_signed(view: ActionView, statement: Statement) -> ActionView:
         requester=statement.requester,
         executor=statement.executor,
         audience=statement.audience,
+        target_class=statement.target_class,
+        checks_expiry=statement.checks_expiry,
+        guarantee=CLASS_WORDS[statement.target_class],
         preconditions=statement.preconditions,
         not_before_ms=statement.not_before_ms,
         dispatch_before_ms=statement.dispatch_before_ms,

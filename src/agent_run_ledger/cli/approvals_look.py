@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from agent_run_ledger.ports.effects import StoredAction
 
 PAGE = 50
+_BY_TIME = "may end by time alone: the target is taken to refuse a permit that is over"
+_NOT_BY_TIME = "never ends by time alone"
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")]
 
 
@@ -96,10 +98,15 @@ def show_command(action: ActionId, trust: Trust = None, db: Db = None, as_json: 
 
 
 def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -> None:
-    """Print what is approved: the fields of the statement, who approved, who may, and the display."""
+    """Print what is approved: the fields of the statement, who approved, who may, and the display.
+
+    In the fields, as in the display, only letters stand for themselves, and those beyond ASCII are named in the end.
+    """
     from agent_run_ledger.cli.folding import say_exact, say_folded
     from agent_run_ledger.cli.output import say, show_named
-    from agent_run_ledger.cli.words import clean, clean_lines, iso
+    from agent_run_ledger.cli.words import clean_lines, iso
+    from agent_run_ledger.kernel.effects.display import letters_beyond
+    from agent_run_ledger.kernel.effects.display import shown as only_letters
 
     window = f"{iso(view.not_before_ms)} to {iso(view.dispatch_before_ms)}"
     policy = policy_json(view, trust)
@@ -110,7 +117,9 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
         ("state", view.status),
         ("asked by", view.requester),
         ("sent by", view.executor),
-        ("sent to", f"{view.audience} ({view.guarantee})"),
+        ("sent to", view.audience),
+        ("taken for", f"class {view.target_class}: {view.guarantee}"),
+        ("a doubt", _BY_TIME if view.by_time else _NOT_BY_TIME),
         ("window", f"{window}, {window_words(view, time.time_ns() // 1_000_000)}"),
         *(("only if", f"{name} is {value}") for name, value in view.preconditions),
         ("policy", str(policy["policy"] or f"unknown, {view.policy_sha256.hex()}")),
@@ -118,7 +127,11 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
         ("missing", f"{missing} of {view.approvals_needed}" + _by_whom(view, trust)),
         ("request", f"SHA-256 {view.request_sha256.hex()}"),
     ]
-    show_named([(name, clean(words)) for name, words in lines])
+    fields = [(name, only_letters(words)) for name, words in lines]
+    beyond = letters_beyond([words for _, words in fields])
+    if beyond:
+        fields.append(("CAREFUL", f"{beyond}: letters of other alphabets can look like those of this one"))
+    show_named(fields)
     say("")
     if shown is None:
         say_folded("Its bytes have no display that its proposal names: this command cannot approve it.")
@@ -150,6 +163,8 @@ def action_json(view: ActionView, stored: StoredAction) -> dict[str, object]:
         "executor": view.executor,
         "audience": view.audience,
         "target_class": str(view.target_class),
+        "checks_expiry": view.checks_expiry,
+        "by_time": view.by_time,
         "request_sha256": view.request_sha256.hex(),
         "display_sha256": view.display_sha256.hex(),
         "policy_sha256": view.policy_sha256.hex(),
