@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_run_ledger import EffectLedger, EffectSettings, LedgerError, Request, RunLedger
 from agent_run_ledger.effects import ActionView, Covers, Drain, DrainKind, Intent, Role, request_bytes
-from agent_run_ledger.effects.signing import sign_approval
+from agent_run_ledger.effects.signing import sign_approval, signing
 from agent_run_ledger.effects.trusting import sign_trust
 from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.kernel.effects.display import display, display_sha256
@@ -54,6 +54,7 @@ def make_store(folder: Path, name: str = "runs.db") -> tuple[Path, Path]:
             _who("dan", Role.APPROVER, Role.OFFICER),
             _who("rev", Role.REVOKER),
             _who("rita", Role.RECONCILER),
+            _who("ops", Role.OPERATOR),
             _who("agent", Role.REQUESTER, **program),
             _who("worker", Role.EXECUTOR, **program),
             _who("reconciler", Role.RECONCILER, **program),
@@ -88,7 +89,7 @@ def drain(effects: EffectLedger, action_key: str) -> None:
         kind=DrainKind.PATH_DEAD,
         covers=Covers.EVERY_EXECUTOR,
     )
-    effects.observe(PERSON, view.action_id, evidence)
+    effects.observe(PERSON, view.action_id, evidence, sign=signing(key(PERSON.principal)))
 
 
 class Desk:

@@ -9,7 +9,7 @@ from contextvars import Token
 from copy import copy
 from typing import Any
 
-from agent_run_ledger.adapters.effects import EffectsByTool, GivenEffects
+from agent_run_ledger.adapters.effects import EffectsByTool, GivenEffects, state_of
 from agent_run_ledger.adapters.finite import finite, is_finite
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
@@ -47,7 +47,8 @@ class Recorder:
 
     A tool of `effects` is an action of the ledger: a call of it waits for people's approval by ApprovalPending, for
     evidence by EffectInDoubt, and what they refuse is Vetoed with the code of their decision. While it waits, what was
-    said of the gate's Pending holds.
+    said of the gate's Pending holds. Nothing is made in an attempt where one of them names a policy that the trust file
+    has not: Refused("no_policy").
 
     `outcome`: for a framework whose tools return envelopes, see `Tool`. `run`: the run to record in where a hook is
     called in a thread or task that the framework made outside of the `with` block's context; else the run of the
@@ -157,6 +158,7 @@ class Recorder:
         others than the agent's; without it such a call is made by `make`, of the agent's own arguments alone, and
         EffectPending("other_arguments") where people edited them.
         """
+        self.effects.check(CURRENT.get() or self._place)
         step = self._tool(name, keyed=bool(call_id), asynchronous=False)
         if not self.is_effect(name):
             allowed = self._allowed(make, self._veto(name, arguments, call_id))
@@ -179,6 +181,7 @@ class Recorder:
         make_with: ActAsync | None = None,
     ) -> Any:
         """Do what `tool` does, on the running event loop."""
+        self.effects.check(CURRENT.get() or self._place)
         step = self._tool(name, keyed=bool(call_id), asynchronous=True)
         if not self.is_effect(name):
             allowed = self._allowed_async(make, self._veto(name, arguments, call_id))
@@ -215,6 +218,7 @@ class Recorder:
         By the rules, else by the gate: nobody is to approve what may never be made. An effect that nobody has asked for
         is asked for, and is pending until people have approved it.
         """
+        self.effects.check(CURRENT.get() or self._place)
         forbidden = self._forbidden(name, arguments)
         if forbidden:
             return Answer(permission=Permission.DENIED, reason=forbidden)
@@ -222,7 +226,9 @@ class Recorder:
         if answer.permission is Permission.ALLOWED and self.is_effect(name):
             waits = self._asked_for(name, arguments)
             if waits is not None:
-                return Answer(permission=Permission.PENDING, approval_id=waits.action_id, reason=waits.hint)
+                state = state_of(waits)
+                reason = waits.hint if state == "pending" else str(waits)
+                return Answer(permission=Permission.PENDING, approval_id=waits.action_id, reason=reason, state=state)
         return answer
 
     async def aask(self, name: str, arguments: Mapping[str, Any], *, call_id: str = "") -> Answer:
@@ -319,11 +325,16 @@ class Recorder:
         return self._gate(ToolRequest(run_id=self._run_id(), tool=tool, arguments=arguments, call_id=call_id))
 
     def _waits_for(self, name: str, answer: Answer) -> CallWaits:
-        which = f" {answer.approval_id!r}" if answer.approval_id else ""
-        said = f"the call of {self._called(name)!r} waits for approval{which}"
+        if answer.state == "pending":
+            which = f" {answer.approval_id!r}" if answer.approval_id else ""
+            said = f"the call of {self._called(name)!r} waits for approval{which}"
+        else:
+            which = f" (action {answer.approval_id})" if answer.approval_id else ""
+            said = f"the call of {self._called(name)!r} waits{which}, and not for approval"
         return CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
 
     def _check_waiting(self, request: Mapping[str, Any], told_of: ToldOf | None) -> None:
+        self.effects.check(CURRENT.get() or self._place)
         waits = self._waits()
         for which, one in [*waits.items()]:
             if not (isinstance(one, CallWaits) and one.elsewhere):

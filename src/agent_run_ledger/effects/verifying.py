@@ -136,7 +136,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check("other_window", "it names another window", _same_window),
     Check(
         "other_terms",
-        "it names another executor, audience, precondition, display or requester",
+        "it names another executor, audience, class, precondition, display or requester",
         lambda c: c.statement == c.expected,
     ),
     Check("unknown_policy", "no policy of the trust file has that digest", _knows(lambda c: c.policy)),

@@ -48,7 +48,7 @@ class BoundRun:
         takeover: bool,
         keep_inputs: bool = False,
         limits: Callable[[], Limits] = Limits,
-        with_effects: Callable[[], bool] = bool,
+        policies: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self.run_id = run_id
         self._opened = opened
@@ -60,7 +60,7 @@ class BoundRun:
         self._takeover = takeover
         self._keep_inputs = keep_inputs
         self._limits = limits
-        self._with_effects = with_effects
+        self._policies = policies
 
     def run(self, /, **inputs: Any) -> Entering:
         """Return this run as a dynamic one, to be entered by `with` or `async with`; every keyword is an input."""
@@ -78,7 +78,7 @@ class BoundRun:
             policy=self._policy,
             keep_inputs=self._keep_inputs,
             limits=self._limits(),
-            with_effects=self._with_effects(),
+            policies=self._policies(),
         )
 
     def submit(self, entry: str, queue: str, inputs: dict[str, Any]) -> None:
@@ -108,6 +108,7 @@ class BoundRun:
         with the program, before any step runs.
         """
         request = self._request(inputs)
+        self._check_effects()
         if any(step.shape in (Shape.ASYNC, Shape.ASYNC_GENERATOR) for step in request.steps):
             return self._execute_on_own_loop(request)
         return execute(self._opened.context(), request)
@@ -118,6 +119,7 @@ class BoundRun:
         Cancelled, it waits for a commit under way, cancels async bodies and records nothing of what they did.
         """
         request = self._request(inputs)
+        await self._opened.off_loop(self._check_effects)
         context = await self._opened.off_loop(self._opened.context)
         return await aexecute(context, request, self._opened.off_loop)
 
@@ -212,6 +214,12 @@ class BoundRun:
 
     def _row(self, context: Context | None) -> RunRow | None:
         return None if context is None else context.store.reader().find_run(self.run_id)
+
+    def _check_effects(self) -> None:
+        """Refuse what effects could not be in: a step may enter a run that acts on the world, and late in the work."""
+        policies = self._policies()
+        if policies:
+            self._opened.check_effects(policies)
 
     def _execute_on_own_loop(self, request: Request) -> Any:
         import asyncio

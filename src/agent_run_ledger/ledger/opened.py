@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from agent_run_ledger.clock import SystemClock
@@ -75,6 +75,10 @@ class OpenedStore:
             if self._effects is None:
                 self._effects = open_run_effects(self._path, self._durability, self._effect_settings)
             return self._effects
+
+    def check_effects(self, policies: Iterable[str]) -> None:
+        """Refuse, as `effects` and `Effects.check_policies` do, what effects under these policies could not be in."""
+        self.effects().check_policies(policies)
 
     async def off_loop(self, fn: Callable[[], T]) -> T:
         """Run fn on the store's own thread. See store.store_thread.StoreThread."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Protocol, cast
 from weakref import WeakValueDictionary
 
 from agent_run_ledger.effects.answers import is_named_after
@@ -37,6 +37,14 @@ from agent_run_ledger.ports.effects import Witness
 DAY_S: Final = 86_400
 CLOSE_WAIT_S: Final = 60.0
 """How long closing waits for a dispatch: no permit lives longer."""
+
+
+class NamesPolicy(Protocol):
+    """What says under which approval policy it is asked for: an effect of a ledger, or one of a framework's tools."""
+
+    @property
+    def approval(self) -> str: ...  # noqa: D102
+
 
 RECONCILER: Final = "reconciler"
 """The principal by which a program closes what is proved not to have happened, where the trust file has it."""
@@ -105,6 +113,11 @@ class RunEffects:
         self._sending: list[int] = []
         self._at_it: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
+    def check_policies(self, names: Iterable[str]) -> None:
+        """See ports.effect_steps.Effects.check_policies."""
+        for name in names:
+            self._policy(name)
+
     def members(self, action_key: str) -> Sequence[ActionView]:
         """See ports.effect_steps.Effects.members."""
         members = self._ledger.inspect(action_key)
@@ -116,7 +129,7 @@ class RunEffects:
         """See ports.effect_steps.Effects.terms."""
         trust, target = self._trust, wanted.target
         return WantedTerms(
-            policy_sha256=trust.policy_sha256(self._policy(wanted)),
+            policy_sha256=trust.policy_sha256(self._policy(wanted.approval)),
             audience=target.audience,
             executor=self._executor.principal,
             target_class=target.target_class,
@@ -226,18 +239,18 @@ class RunEffects:
             said = f"action {now.action_id.hex()} was not proposed under the terms that are wanted"
             raise Refused(said, code=str(other), hint=f"`arl effects show {now.action_id.hex()}`")
 
-    def _policy(self, wanted: Wanted) -> ApprovalPolicy:
-        policy = self._trust.policy_named(wanted.approval)
+    def _policy(self, name: str) -> ApprovalPolicy:
+        policy = self._trust.policy_named(name)
         if policy is None:
             raise Refused(
-                f"the trust file has no approval policy {wanted.approval!r}",
+                f"the trust file has no approval policy {name!r}",
                 code="no_policy",
                 hint=f"it has {', '.join(sorted(one.name for one in self._trust.policies)) or 'none'}",
             )
         return policy
 
     def _intent(self, wanted: Wanted, request: bytes) -> Intent:
-        policy = self._policy(wanted)
+        policy = self._policy(wanted.approval)
         now_ms, target = self._ledger.now_ms(), wanted.target
         return Intent(
             request=request,

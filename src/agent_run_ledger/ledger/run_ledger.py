@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import os
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse
-from agent_run_ledger.kernel.budget import Budget, Reserve, check_budget
+from agent_run_ledger.kernel.budget import Budget, check_budget
 from agent_run_ledger.kernel.gauges import StoreGauges
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.account import Account, account_of_store, parse_by
 from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.entering import Entering
-from agent_run_ledger.ledger.entries import Entry
 from agent_run_ledger.ledger.opened import OpenedStore
-from agent_run_ledger.ledger.run_effects import EffectSettings
+from agent_run_ledger.ledger.registry import Registry
+from agent_run_ledger.ledger.run_effects import EffectSettings, NamesPolicy
 from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Observer
-from agent_run_ledger.ports.effect_steps import Probe
-from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.runs.budgets import Limits
-from agent_run_ledger.runs.effect_steps import Effect
 from agent_run_ledger.runs.fork import fork_run
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.operate import no_run
 from agent_run_ledger.runs.resolve import check_record_id
-from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
-from agent_run_ledger.runs.tools import Tool
+from agent_run_ledger.runs.steps import MAX_SECONDS, Step, parse_on_change
 
 if TYPE_CHECKING:
     from agent_run_ledger.ledger.run_queue import RunQueue
@@ -52,7 +47,7 @@ def default_db_path() -> str:
     return os.environ.get(DB_VARIABLE) or DEFAULT_DB
 
 
-class RunLedger:
+class RunLedger(Registry):
     """A set of steps, and the store their runs are recorded in.
 
     `run_id`: which run `execute` works on; without one a UUIDv7 is made, once per ledger. `db_path`: the SQLite
@@ -114,177 +109,35 @@ class RunLedger:
             effects=effects,
         )
         self.queue = check_queue(queue)
-        self._steps: dict[str, Step[..., Any]] = {}
-        self._entries: dict[str, Entry[..., Any]] = {}
-        self._lock = threading.Lock()
-        for step in steps:
-            self.add(step)
+        super().__init__(steps)
 
     def __repr__(self) -> str:
         """Return a short form for messages."""
         return f"<RunLedger run_id={self.run_id!r} db_path={self.db_path!r} steps={len(self._steps)}>"
 
-    def add(self, step: Step[P, R]) -> Step[P, R]:
-        """Register a Step object and return it. Two steps of one name are Misuse, whichever ledger they come from."""
-        if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Misuse(f"add takes a Step, not {type(step).__name__}", code="bad_step")
-        self._register(step)
-        return step
+    def check_effects(self, tools: Mapping[str, NamesPolicy] | None = None) -> None:
+        """Open the effects of the store: for programs whose effects are tools of a framework, before they begin.
 
-    def _register(self, step: Step[..., Any]) -> None:
-        with self._lock:
-            if step.name in self._steps:
-                raise Misuse(
-                    f"two steps are named {step.name!r}", code="duplicate_step", hint="give one of them another name="
-                )
-            self._steps[step.name] = step
-
-    @overload
-    def step(self, fn: Callable[P, R], /) -> Step[P, R]: ...
-    @overload
-    def step(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        depends_on: Iterable[str | Step[..., Any]] = (),
-        environment: Environment = None,
-        version: str = "1",
-        retries: int = 0,
-        retry_base_s: float = 0.5,
-        retry_cap_s: float = 30.0,
-        timeout_s: float | None = None,
-        on_change: str | None = None,
-        key: str | Callable[..., str] | None = None,
-        interchangeable: bool = False,
-        ignore: Iterable[str] = (),
-        budget: Budget | None = None,
-        reserves: Reserve | None = None,
-    ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
-    def step(
-        self, fn: Callable[P, R] | None = None, /, **settings: Any
-    ) -> Step[P, R] | Callable[[Callable[P, R]], Step[P, R]]:
-        """Register a function as a step; with or without settings, which are those of `Step`."""
-        if fn is not None:
-            return self.add(Step(fn, **settings))
-
-        def register(function: Callable[P, R]) -> Step[P, R]:
-            return self.add(Step(function, **settings))
-
-        return register
-
-    @overload
-    def tool(self, fn: Callable[P, R], /) -> Tool[P, R]: ...
-    @overload
-    def tool(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        safe: bool = False,
-        poll: bool = False,
-        volatile: Iterable[str] = (),
-        environment: Environment = None,
-        version: str = "1",
-        retries: int = 0,
-        retry_base_s: float = 0.5,
-        retry_cap_s: float = 30.0,
-        timeout_s: float | None = None,
-        on_change: str | None = None,
-        key: str | Callable[..., str] | None = None,
-        interchangeable: bool = False,
-        ignore: Iterable[str] = (),
-        budget: Budget | None = None,
-        reserves: Reserve | None = None,
-    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(
-        self, fn: Callable[P, R] | None = None, /, **settings: Any
-    ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
-        """Register a function that an agent calls in a dynamic run; its settings are those of `Tool`.
-
-        It is no part of what `execute` runs.
+        `tools`: those effects by the names of tools, as the adapter gets them. Refused where the store has no
+        authority, or no trust file that says who approves (see `EffectSettings`), and Refused("no_policy") where that
+        one has no policy of a name that an effect, here or among `tools`, is asked for under.
         """
+        named: list[NamesPolicy] = [*self.effects, *(tools or {}).values()]
+        self._opened.check_effects(sorted({effect.approval for effect in named}))
 
-        def register(function: Callable[P, R]) -> Tool[P, R]:
-            made: Tool[P, R] = Tool(function, **settings)
-            self._register(made)
-            return made
+    def run(self, run_id: str | None = None, /, **inputs: Any) -> Entering:
+        """Return a dynamic run, to be entered by `with` or `async with`; every keyword is an input. See `Run`.
 
-        return register if fn is None else register(fn)
+        Without a run_id it is this ledger's run or, within another run, a child that is named by its place there.
+        For other settings: `bind(run_id, ...).run(...)`.
 
-    @overload
-    def effect(
-        self, fn: Callable[P, Any], /, *, key: str | Callable[..., str], target: Target, approval: str
-    ) -> Effect[P]: ...
-    @overload
-    def effect(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        key: str | Callable[..., str],
-        target: Target,
-        approval: str,
-        observe: Probe | None = None,
-        successors: int = 0,
-        wait_s: float = 0,
-        environment: Environment = None,
-        version: str = "1",
-        retries: int = 0,
-        retry_base_s: float = 0.5,
-        retry_cap_s: float = 30.0,
-        timeout_s: float | None = None,
-        on_change: str | None = None,
-        ignore: Iterable[str] = (),
-        budget: Budget | None = None,
-        reserves: Reserve | None = None,
-    ) -> Callable[[Callable[P, Any]], Effect[P]]: ...
-    def effect(
-        self, fn: Callable[P, Any] | None = None, /, **settings: Any
-    ) -> Effect[P] | Callable[[Callable[P, Any]], Effect[P]]:
-        """Register a function that acts on the world once, with people's approval; see `Effect` for its settings.
-
-        It is called in dynamic runs, as tools are. A store without authority, or without a trust file that says who
-        approves, is refused where a run of this ledger is entered: `arl init --local` makes both for one machine.
+        Entering raises RunBusy where another attempt is live, InputsChanged for other inputs than the run was started
+        with, RunQuarantined (BudgetExceeded) or RunCancelled for a run that was stopped, Unstorable for an input
+        without a stored form. Leaving completes the run; an Exception makes it failed, Pending suspended, and what is
+        no Exception records nothing. An error that stopped the run and was swallowed is raised again on leaving.
         """
-
-        def register(function: Callable[P, Any]) -> Effect[P]:
-            made: Effect[P] = Effect(function, **settings)
-            self._register(made)
-            return made
-
-        return register if fn is None else register(fn)
-
-    @overload
-    def entry(self, fn: Callable[P, R], /) -> Entry[P, R]: ...
-    @overload
-    def entry(self, fn: None = None, /, *, name: str | None = None) -> Callable[[Callable[P, R]], Entry[P, R]]: ...
-    def entry(
-        self, fn: Callable[P, R] | None = None, /, *, name: str | None = None
-    ) -> Entry[P, R] | Callable[[Callable[P, R]], Entry[P, R]]:
-        """Register a function that is a whole dynamic run, so that a worker can begin it; see `Entry`.
-
-        It is called with the run's inputs, and with the `Run` where its first parameter is named `run`.
-        """
-
-        def register(function: Callable[P, R]) -> Entry[P, R]:
-            made = Entry(function, name=name, enter=self._enter, submit=self._submit)
-            with self._lock:
-                if made.name in self._entries:
-                    raise Misuse(f"two entries are named {made.name!r}", code="duplicate_entry")
-                self._entries[made.name] = made
-            return made
-
-        return register if fn is None else register(fn)
-
-    @property
-    def entries(self) -> tuple[Entry[..., Any], ...]:
-        """The registered entries in the order of registration."""
-        with self._lock:
-            return tuple(self._entries.values())
+        handle = self.bind(self.run_id if run_id is None else run_id)
+        return Entering(self._opened, handle.settings(run_id), inputs)
 
     def submit(self, run_id: str | None = None, /, **inputs: Any) -> str:
         """Put a run on record that a worker is to begin (`arl worker`), and return its id; every keyword is an input.
@@ -310,53 +163,10 @@ class RunLedger:
 
     def _submit(self, run_id: str | None, entry: str, inputs: dict[str, Any]) -> str:
         if entry:
-            self._entries[entry].check(inputs)
+            next(one for one in self.entries if one.name == entry).check(inputs)
         handle = self.bind(made_run_id() if run_id is None else run_id)
         handle.submit(entry, self.queue, inputs)
         return handle.run_id
-
-    def _registered(self) -> tuple[Step[..., Any], ...]:
-        with self._lock:
-            return tuple(self._steps.values())
-
-    @property
-    def tools(self) -> tuple[Tool[..., Any], ...]:
-        """The registered tools in the order of registration."""
-        with self._lock:
-            return tuple(step for step in self._steps.values() if isinstance(step, Tool))
-
-    @property
-    def steps(self) -> tuple[Step[..., Any], ...]:
-        """The registered steps in the order of registration, without the tools and effects."""
-        with self._lock:
-            return tuple(step for step in self._steps.values() if not isinstance(step, Tool | Effect))
-
-    @property
-    def effects(self) -> tuple[Effect[...], ...]:
-        """The registered effects in the order of registration."""
-        with self._lock:
-            return tuple(step for step in self._steps.values() if isinstance(step, Effect))
-
-    def check_effects(self) -> None:
-        """Open the effects of the store: for programs whose effects are tools of a framework, before they begin.
-
-        Refused where it has no authority, or no trust file that says who approves; see `EffectSettings`.
-        """
-        self._opened.effects()
-
-    def run(self, run_id: str | None = None, /, **inputs: Any) -> Entering:
-        """Return a dynamic run, to be entered by `with` or `async with`; every keyword is an input. See `Run`.
-
-        Without a run_id it is this ledger's run or, within another run, a child that is named by its place there.
-        For other settings: `bind(run_id, ...).run(...)`.
-
-        Entering raises RunBusy where another attempt is live, InputsChanged for other inputs than the run was started
-        with, RunQuarantined (BudgetExceeded) or RunCancelled for a run that was stopped, Unstorable for an input
-        without a stored form. Leaving completes the run; an Exception makes it failed, Pending suspended, and what is
-        no Exception records nothing. An error that stopped the run and was swallowed is raised again on leaving.
-        """
-        handle = self.bind(self.run_id if run_id is None else run_id)
-        return Entering(self._opened, handle.settings(run_id), inputs)
 
     def execute(self, /, **inputs: Any) -> Any:
         """Run or resume this ledger's run; every keyword is an input. See `BoundRun.execute`."""
@@ -395,7 +205,7 @@ class RunLedger:
             wait_s=wait_s,
             takeover=takeover,
             keep_inputs=self.keep_inputs,
-            with_effects=lambda: bool(self.effects),
+            policies=lambda: frozenset(effect.approval for effect in self.effects),
             limits=lambda: Limits(own=own, default=self.budget, steps=self._registered()),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,6 +67,10 @@ class Effects(Protocol):
     - `dispatch` must send at most once for each generation, and must leave a success, a doubt or a claim behind.
     - An error must say what it says everywhere: see `errors`. Thread-safe.
     """
+
+    def check_policies(self, names: Iterable[str]) -> None:
+        """Refused("no_policy") where one of these policies is unknown: asked before anything is begun with them."""
+        ...
 
     def members(self, action_key: str) -> Sequence[EffectMember]:
         """Return the members of a key, in the order in which they were made.

@@ -236,15 +236,15 @@ def _given(call: EffectCall, last: EffectMember) -> EffectResult:
     raise Refused(
         f"effect {call.name!r} did not happen: action {last.action_id.hex()} of {last.action_key!r} is {last.status}",
         code=str(last.state),
-        hint=_WAYS_ON.get(last.state, "ask people what is to follow"),
+        hint=_WAYS_ON.get(last.state, "ask people what is to follow").format(successor=_successor(call, last)),
     )
 
 
 _WAYS_ON: Final = {
-    ActionState.NOT_EXECUTED: "`arl actions successor` proposes it again, with approvals of its own",
-    ActionState.EXPIRED: "`arl actions successor` proposes it again, with a window and approvals of its own",
-    ActionState.REJECTED: "people said no; `arl actions successor` asks them again",
-    ActionState.REVOKED: "people took it back; `arl actions successor` asks them again",
+    ActionState.NOT_EXECUTED: "{successor} proposes it again, with approvals of its own",
+    ActionState.EXPIRED: "{successor} proposes it again, with a window and approvals of its own",
+    ActionState.REJECTED: "people said no; {successor} asks them again",
+    ActionState.REVOKED: "people took it back; {successor} asks them again",
     ActionState.WRITTEN_OFF: "nobody found out what became of it, and nothing ever follows it",
 }
 
@@ -293,7 +293,7 @@ def held_up(name: str, error: Refused, last: EffectMember | None = None) -> Effe
 def _other(call: EffectCall, last: EffectMember, move: Move) -> Refused | EffectPending:
     """Return what says that an action of this key is there under other terms. Nothing of it is sent."""
     which = f"action {last.action_id.hex()} of {last.action_key!r}"
-    hint = f"people reject or revoke it, and `arl actions successor` proposes it again {_ANEW[move]}"
+    hint = f"people reject or revoke it, and {_successor(call, last)} proposes it again {_ANEW[move]}"
     error = Refused(f"effect {call.name!r}: {which} {_OTHERS[move]}", code=str(move), hint=hint)
     return error if move is Move.OTHER_POLICY else held_up(call.name, error, last)
 
@@ -321,6 +321,11 @@ def _drift(call: EffectCall) -> Refused:
         hint=f"`arl effects show {shlex.quote(call.wanted.action_key)}{_of_store(call)}` has what was asked for; "
         "another effect has another key",
     )
+
+
+def _successor(call: EffectCall, last: EffectMember) -> str:
+    """Return the command that proposes an action anew."""
+    return f"`arl actions successor {last.action_id.hex()}{_of_store(call)}`"
 
 
 def _of_store(call: EffectCall) -> str:
