@@ -212,11 +212,17 @@ def test_a_successor_of_bytes_that_cannot_be_shown_needs_a_file(effects: Effects
     assert (ended.code, ended.error["code"], ended.error["hint"]) == (2, "bad_request", "give a FILE")
 
 
-def test_under_a_trust_file_nobody_says_that_time_ends_a_doubt(arl: Arl, db: Path, tmp_path: Path) -> None:
+def test_under_a_trust_file_who_approves_is_shown_that_time_may_end_a_doubt(arl: Arl, db: Path, tmp_path: Path) -> None:
     made = Trusted(db)
     file = described(tmp_path, method="POST", path="/refunds", json={})
     terms = ("--target", PAY, "--executor", "payer", "--approval", "finance", "--as", "agent", "--class", "i")
-    ask = ("actions", "propose", file, "--key", "k", *terms, "--trust", made.trust, "--db", db, "--json")
-    ended = arl(*ask, "--checks-expiry")
-    assert (ended.code, ended.error["code"]) == (1, "unproved_expiry")
-    assert arl(*ask).code == 0
+    of = ("--trust", made.trust, "--db", db)
+    for name, more, said in (
+        ("never", (), "never ends by time alone"),
+        ("timed", ("--checks-expiry",), "may end by time alone"),
+    ):
+        assert arl("actions", "propose", file, "--key", name, *terms, *more, *of).code == 0
+        shown = arl("approvals", "show", name, *of).out
+        assert "class i: remembers an idempotency key" in shown
+        assert said in shown
+        assert arl("approvals", "show", name, *of, "--json").json["action"]["checks_expiry"] is bool(more)

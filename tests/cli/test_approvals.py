@@ -10,11 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent_run_ledger import open_effects
+from agent_run_ledger import EffectLedger, open_effects
+from agent_run_ledger.effects import ActionView, TargetClass
 from agent_run_ledger.keys import Secret, SigningKey, write_key
 from agent_run_ledger.ledger.authority import actor_of
 from agent_run_ledger.ledger.local_trust import LOCAL
@@ -228,6 +230,25 @@ def test_hostile_names_move_no_cursor(arl: Arl, desk: Path) -> None:
     assert "\\x1b[2J" in outputs[0].out
 
 
+@pytest.mark.parametrize("command", [("show",), ("grant", "--yes")])
+def test_letters_that_look_like_others_are_named_to_who_approves(
+    arl: Arl, desk: Path, command: tuple[str, ...]
+) -> None:
+    hostile = {
+        "audience": "https://p\u0430y.example",  # a Cyrillic letter
+        "preconditions": (("o\u0301wner", "ann\u200b"),),  # an accent of its own, and nothing to see
+    }
+    view = propose(desk, "refund:\u202e17", **hostile)
+    shown = arl("approvals", command[0], view.action_id.hex(), *command[1:], "--db", desk).out
+    assert "https://p\u0430y.example" in shown
+    assert "\u0430=U+0430" in shown
+    for escaped in (r"o\u{301}wner", r"ann\u{200b}", r"refund:\u{202e}17"):
+        assert escaped in shown
+    assert not set(shown) & {"\u0301", "\u200b", "\u202e"}
+    plain = propose(desk, "refund:18", audience="https://pay.example")
+    assert "CAREFUL" not in arl("approvals", "show", plain.action_id.hex(), "--db", desk).out
+
+
 def test_a_store_without_a_trust_file_has_no_commands_that_decide(arl: Arl, db: Path) -> None:
     arl("init", "--db", db)
     assert arl("approvals", "list", "--db", db).code == 0
@@ -338,3 +359,18 @@ def test_what_a_writer_changes_after_it_was_shown_is_neither_signed_nor_counted(
     with open_effects(desk) as ledger:
         found = ledger.get(view.action_id)
         assert (found.audience, str(found.state), found.approvals) == ("https://evil.example", "proposed", ())
+
+
+def test_the_class_that_is_shown_is_the_one_that_is_signed(
+    arl: Arl, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    propose(desk)
+    get = EffectLedger.get
+
+    def other(ledger: EffectLedger, action_id: bytes) -> ActionView:
+        return replace(get(ledger, action_id), target_class=TargetClass.V, guarantee="anything", checks_expiry=True)
+
+    monkeypatch.setattr(EffectLedger, "get", other)
+    shown = arl("approvals", "grant", "refund:17", "--yes", "--db", desk).out
+    assert "class i: remembers an idempotency key" in shown
+    assert "never ends by time alone" in shown

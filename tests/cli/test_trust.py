@@ -133,11 +133,32 @@ def test_a_trust_file_is_complete_when_its_officers_signed_it(arl: Arl, desk: Pa
     assert arl("trust", "cosign", path, "--key", key(desk, "bob"), "--json").error["code"] == "signed_already"
 
 
-def test_who_is_no_officer_may_sign_and_does_not_count(arl: Arl, desk: Path) -> None:
-    path = made(arl, desk, "ann", "bob")
-    assert arl("trust", "show", path, "--db", desk, "--json").json["signers"] == ["bob"]
+def test_who_is_no_officer_is_told_so_and_signs_nothing(arl: Arl, desk: Path) -> None:
+    path = made(arl, desk)
+    for name, verb in (("ann", "sign"), ("bob", "sign"), ("ann", "cosign")):
+        before = path.read_bytes()
+        done = arl("trust", verb, path, "--key", key(desk, name), "--json")
+        if name == "bob":
+            assert done.code == 0, done.err
+            continue
+        assert (done.error["code"], path.read_bytes()) == ("not_an_officer", before)
+        assert "would count for nothing" in done.err
     assert arl("trust", "follow", path, "--yes", "--db", desk, "--json").error["code"] == "few_officers"
     assert on_record(desk) is None
+
+
+def test_an_officer_of_the_one_in_use_signs_the_one_that_takes_their_power(arl: Arl, desk: Path) -> None:
+    arl("trust", "follow", made(arl, desk, "bob", "dan"), "--yes", "--db", desk)
+    words = description(arl, desk, serial=2, officers=1)
+    words.write_text(words.read_text().replace('"dan"\nroles = ["approver", "officer"]', '"dan"\nroles = ["approver"]'))
+    path = words.with_suffix(".json")
+    arl("trust", "new", words, "--output", path, "--db", desk)
+    alone = ("trust", "sign", path, "--key", key(desk, "dan"), "--json")
+    assert arl(*alone).error["code"] == "not_an_officer"
+    assert arl(*alone, "--db", desk).code == 0
+    assert arl("trust", "cosign", path, "--key", key(desk, "bob")).code == 0
+    assert arl("trust", "follow", path, "--db", desk).code == 0
+    assert on_record(desk) == 2
 
 
 def test_the_first_one_is_put_in_use_by_who_compared_its_digest(arl: Arl, shell: Arl, desk: Path) -> None:
@@ -359,6 +380,27 @@ def test_the_doctor_says_how_the_trust_file_stands(arl: Arl, desk: Path) -> None
     assert finding(arl, desk)[0] == "bad"
     installed.unlink()
     assert finding(arl, desk) == ("warn", "serial 1 is on record, and none is found")
+
+
+def test_the_doctor_notices_private_keys_beside_the_store_under_any_name(arl: Arl, desk: Path) -> None:
+    def found() -> list[str]:
+        said = arl("doctor", "--db", desk, "--json").json["findings"]
+        return [f"{one['level']}: {one['finding']}" for one in said if one["subject"] == "keys"]
+
+    assert found() == []  # those of `desk` lie in a folder of their own
+    (desk.parent / "bob.pub").write_bytes(b"-----BEGIN PUBLIC KEY-----")
+    (desk.parent / "notes").write_bytes(b"x" * 100 + b"-----BEGIN PRIVATE KEY-----")
+    assert found() == []
+    plain, other = desk.parent / "bob.txt", local_folder(desk) / "old approver"
+    other.parent.mkdir()
+    plain.write_bytes(key(desk, "bob").read_bytes())
+    other.write_bytes(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    (line,) = found()
+    assert line == f"warn: private keys lie beside this database: {plain}, {other}"
+    plain.unlink()
+    other.unlink()
+    plain.symlink_to(key(desk, "bob"))
+    assert len(found()) == 1
 
 
 @pytest.mark.parametrize(("now", "level"), [("2100-11-01", None), ("2100-12-03", "warn"), ("2101-01-02", "bad")])

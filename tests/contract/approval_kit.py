@@ -9,14 +9,16 @@ from hashlib import sha256
 from typing import Any
 
 from agent_run_ledger import EffectLedger, LedgerError
-from agent_run_ledger.effects import ActionView
-from agent_run_ledger.effects.signing import sign_approval
+from agent_run_ledger.effects import ActionView, Actor, Drain, DrainKind, Event, Intent, TargetClass, statement_bytes
+from agent_run_ledger.effects.signing import sign_approval, signing
 from agent_run_ledger.effects.trusting import SignedTrust, open_trust, sign_trust
+from agent_run_ledger.kernel.dsse import envelope_bytes
 from agent_run_ledger.kernel.effects import Now, Role
+from agent_run_ledger.kernel.effects.approval import APPROVAL_TYPE
 from agent_run_ledger.kernel.effects.principals import PrincipalKind
 from agent_run_ledger.kernel.effects.trust import TrustFile
-from agent_run_ledger.keys import SigningKey
-from tests.contract.effect_kit import START_MS, WINDOW_MS, Kit, effects
+from agent_run_ledger.keys import SigningKey, seal
+from tests.contract.effect_kit import DOES, START_MS, WINDOW_MS, Kit, effects
 from tests.unit.effects.trust_examples import RULES, key, policy, principal, public
 
 REQUEST, DISPLAY = b'{"amount_cents":3000,"to":"ann"}', b"Pay 30.00 EUR to ann"
@@ -26,6 +28,11 @@ KEY_ENDS_MS = START_MS + 10 * WINDOW_MS
 
 def someone(name: str, *roles: Role, **changes: Any) -> Any:
     return principal(name, *roles, **{"keys": (public(name, 0, KEY_ENDS_MS),), **changes})
+
+
+def _is_decided(event: Event, evidence: object) -> bool:
+    drained = isinstance(evidence, Drain) and evidence.kind is DrainKind.PATH_DEAD
+    return drained or event in (Event.NOT_EXECUTED, Event.WRITE_OFF, Event.CLOSE_UNPREPARED)
 
 
 class Approvals(Kit):
@@ -52,9 +59,13 @@ class Approvals(Kit):
             principals=(
                 someone("ann", Role.REQUESTER, Role.APPROVER),
                 someone("bob", Role.APPROVER),
-                someone("dan", Role.APPROVER, Role.OFFICER),
+                someone("dan", Role.APPROVER, Role.OFFICER, Role.RECONCILER),
                 someone("ola", Role.OFFICER),
                 someone("bot", Role.APPROVER, kind=PrincipalKind.AUTOMATIC, rules_sha256=RULES),
+                someone("cat", Role.RECONCILER),
+                someone("rev", Role.REVOKER),
+                someone("ops", Role.OPERATOR),
+                someone("watcher", Role.RECONCILER, kind=PrincipalKind.AUTOMATIC, keys=()),
                 someone("exe", Role.EXECUTOR, kind=PrincipalKind.AUTOMATIC, keys=()),
             ),
             policies=(
@@ -78,6 +89,27 @@ class Approvals(Kit):
         """A trust file that its officers signed."""
         data = sign_trust(trust, [key(one.name) for one in trust.officers])
         return open_trust(data, now=Now(self.now(), self.now()), expected_sha256=None)
+
+    def do(self, event: Event, view: ActionView, **changes: Any) -> Any:
+        """Ask for an event; under a trust file it is signed as it has to be, unless it is said otherwise."""
+        if self.signed_trust is not None and event is Event.APPROVE and not changes:
+            return self.ledger.grant(self.sealed(view))
+        if self.signed_trust is not None and _is_decided(event, changes.get("evidence")):
+            together = changes.get("people", frozenset({"dan"}) if event is Event.WRITE_OFF else frozenset())
+            actor: Actor = changes.get("actor", DOES[event])
+            names = sorted({actor.principal, *together})
+            changes.setdefault("sign", signing(*(key(name) for name in names)))
+        return super().do(event, view, **changes)
+
+    def sealed(self, view: ActionView, approver: str = "bob") -> bytes:
+        """What an approver signs of an action whose display nobody looks at."""
+        statement = statement_bytes(self.ledger.statement(view.action_id, approver=approver, nonce=NONCE))
+        return envelope_bytes(seal(APPROVAL_TYPE, statement, [key(approver)]))
+
+    def intent(self, target: TargetClass = TargetClass.N, **changes: Any) -> Intent:
+        """An intent, under a trust file by the policy of one approver."""
+        own = {} if self.signed_trust is None else {"policy_sha256": self.one}
+        return super().intent(target, **{**own, **changes})
 
     def asked(self, key: str = "refund:17", **changes: Any) -> ActionView:
         """Propose an action under the policy of one approver, or with changes of its intent."""

@@ -219,7 +219,7 @@ class Kit:
             return ledger.propose(who, key, intent, **changes)
         method, positional, defaults = calls[event]
         named = {name: changes.get(name, value) for name, value in defaults.items()} | changes
-        given = {name: value() if callable(value) else value for name, value in named.items()}
+        given = {name: value() if name != "sign" and callable(value) else value for name, value in named.items()}
         return method(who, action_id, *(given.pop(name) for name in positional), **given)
 
     def propose(self, target: TargetClass = TargetClass.N, key: str = "refund:17", **changes: Any) -> ActionView:

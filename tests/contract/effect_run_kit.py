@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from agent_run_ledger import EffectLedger, EffectSettings, LedgerError, Request, RunLedger
-from agent_run_ledger.effects import ActionView, Covers, Drain, DrainKind, Role
-from agent_run_ledger.effects.signing import sign_approval
+from agent_run_ledger.effects import ActionView, Covers, Drain, DrainKind, Intent, Role, request_bytes
+from agent_run_ledger.effects.signing import sign_approval, signing
 from agent_run_ledger.effects.trusting import sign_trust
 from agent_run_ledger.kernel.effects.commands import Actor
-from agent_run_ledger.kernel.effects.display import display
+from agent_run_ledger.kernel.effects.display import display, display_sha256
 from agent_run_ledger.kernel.effects.principals import PrincipalKind
+from agent_run_ledger.kernel.effects.request import Call
 from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.ledger.authority import open_effects
 from agent_run_ledger.store import open_store
@@ -53,6 +55,7 @@ def make_store(folder: Path, name: str = "runs.db") -> tuple[Path, Path]:
             _who("dan", Role.APPROVER, Role.OFFICER),
             _who("rev", Role.REVOKER),
             _who("rita", Role.RECONCILER),
+            _who("ops", Role.OPERATOR),
             _who("agent", Role.REQUESTER, **program),
             _who("worker", Role.EXECUTOR, **program),
             _who("reconciler", Role.RECONCILER, **program),
@@ -87,7 +90,7 @@ def drain(effects: EffectLedger, action_key: str) -> None:
         kind=DrainKind.PATH_DEAD,
         covers=Covers.EVERY_EXECUTOR,
     )
-    effects.observe(PERSON, view.action_id, evidence)
+    effects.observe(PERSON, view.action_id, evidence, sign=signing(key(PERSON.principal)))
 
 
 class Desk:
@@ -119,6 +122,18 @@ class Desk:
         """Let somebody sign what is asked for."""
         with self.people() as effects:
             sign(effects, action_key, approver)
+
+    def edit(
+        self, request: Request | Call, action_key: str = "refund:17", *, who: Actor = APPROVER, **changes: Any
+    ) -> None:
+        """Let an approver put another request in the place of what is asked for."""
+        stored = request_bytes(request)
+        with self.people() as effects:
+            view = effects.inspect(action_key)[-1]
+            terms = effects._action(view.action_id).terms
+            same = {field.name: getattr(terms, field.name) for field in fields(terms) if field.name != "request_sha256"}
+            intent = Intent(**{**same, "request": stored, "display_sha256": display_sha256(stored), **changes})
+            effects.edit(who, view.action_id, intent)
 
     def follow(self, **changes: Any) -> bytes:
         """Put a later trust file in use, which `changes` make out of the one before; return the one before."""
@@ -201,6 +216,17 @@ def desk(behave: Behaviour | None = None, **settings: Any) -> Iterator[Desk]:
         made = Desk(Path(folder), server)
         yield made
         made.check()
+
+
+def holding(gate: threading.Event) -> Behaviour:
+    """Answer once the gate is open."""
+    good = answer(201, b'{"refund":"r-1"}')
+
+    def behave(connection: Any) -> None:
+        gate.wait(60)
+        good(connection)
+
+    return behave
 
 
 def eventually(true: Callable[[], bool], *, within_s: float = 30.0) -> None:

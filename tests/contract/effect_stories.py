@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.record import transition_mac
 from agent_run_ledger.kernel.merkle import Frontier, append, leaf_hash
 from agent_run_ledger.ledger.effect_ledger import EffectLedger, Grant
+from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.store import open_sqlite
 
 EDITOR = Path(__file__).parents[1] / "scenario" / "programs" / "edit_rows.py"
@@ -32,6 +33,9 @@ CAT = Actor("cat", frozenset({Role.APPROVER}))
 EXEC = Actor("exec", frozenset({Role.EXECUTOR}))
 RECON = Actor("recon", frozenset({Role.RECONCILER}))
 PEOPLE = frozenset({"recon", "olga"})
+
+Change = Callable[[dict[str, Any]], object]
+"""What forges a tree of a record or a leaf, in place."""
 
 
 class Ticks:
@@ -206,40 +210,85 @@ def places(path: Path, key: str, event: str) -> list[int]:
         store.close()
 
 
-def rewrite(
+def rewrite(path: Path, record_id: int, change: Change, of_leaf: Change = lambda _: None) -> None:
+    """Forge one record of an action: see `forge_record`."""
+    forge_record(
+        path,
+        record_id,
+        read=lambda effects: effects.leaf_transitions,
+        table="action_records",
+        mac=transition_mac,
+        change=change,
+        of_leaf=of_leaf,
+    )
+
+
+def forge_record(
     path: Path,
     record_id: int,
-    change: Callable[[dict[str, Any]], object],
-    of_leaf: Callable[[dict[str, Any]], object] = lambda _: None,
+    *,
+    read: Callable[[Any], Callable[..., Iterable[Any]]],
+    table: str,
+    mac: Callable[[bytes, bytes], bytes],
+    change: Change,
+    of_leaf: Change = lambda _: None,
 ) -> None:
     """Forge one record as somebody would who rewrites history thoroughly: with its MAC, its leaf and the head.
 
-    `change` gets the record's tree, `of_leaf` its change in the leaf. For logs below one tile.
+    `read` gives of a store's effects what reads such records, which are in `table`. `change` gets the record's tree,
+    `of_leaf` its change in the leaf. For logs below one tile.
     """
+    leaf_index = record_id >> 16
     store = open_sqlite(path, create=False)
     try:
-        reader = store.reader()
-        leaf_index = record_id >> 16
-        found = list(reader.effects.leaf_transitions(first=leaf_index, stop=leaf_index + 1))
+        found = read(store.reader().effects)(first=leaf_index, stop=leaf_index + 1)
         stored = next(one for one in found if one.record_id == record_id)
-        events = list(reader.events(first=0, stop=reader.head().size))
+        (event,) = store.reader().events(first=leaf_index, stop=leaf_index + 1)
     finally:
         store.close()
     tree = json.loads(stored.payload)
     change(tree)
     payload = orjson.dumps(tree, option=orjson.OPT_SORT_KEYS)
-    envelope = json.loads(events[leaf_index].envelope)
+    envelope = json.loads(event.envelope)
     line = envelope["changes"][record_id & 0xFFFF]
-    line["mac"] = transition_mac(stored.salt, payload).hex()
+    line["mac"] = mac(stored.salt, payload).hex()
     of_leaf(line)
-    forged = orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS)
-    envelopes = [forged if event.index == leaf_index else event.envelope for event in events]
+    row = f"UPDATE {table} SET payload = x'{payload.hex()}' WHERE record_id = {record_id};"
+    forge_leaf(path, leaf_index, orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS), beside=row)
+
+
+def forge_leaf(path: Path, leaf_index: int, envelope: bytes, *, beside: str = "") -> None:
+    """Put another envelope into a leaf, and let the head fit it; `beside` is changed too. For logs below one tile."""
+    envelopes = [envelope if index == leaf_index else one for index, one in _envelopes(path)]
     edit(
         path,
-        f"UPDATE action_records SET payload = x'{payload.hex()}' WHERE record_id = {record_id};"
-        f"UPDATE events SET envelope = x'{forged.hex()}' WHERE leaf_index = {leaf_index};"
+        f"{beside}UPDATE events SET envelope = x'{envelope.hex()}' WHERE leaf_index = {leaf_index};"
         f"UPDATE head SET frontier = x'{frontier_of(envelopes).hex()}'",
     )
+
+
+def forge_words(path: Path, old: bytes, new: bytes) -> None:
+    """Put other bytes into the one leaf that has these, and let the head fit it. For logs below one tile."""
+    ((leaf_index, envelope),) = [(index, one) for index, one in _envelopes(path) if old in one]
+    forge_leaf(path, leaf_index, envelope.replace(old, new))
+
+
+def _envelopes(path: Path) -> list[tuple[int, bytes]]:
+    store = open_sqlite(path, create=False)
+    try:
+        return [(one.index, one.envelope) for one in store.reader().events(first=0, stop=store.reader().head().size)]
+    finally:
+        store.close()
+
+
+def problems_of(path: Path) -> list[tuple[int | None, str]]:
+    """What an audit of a whole store finds: the leaf of each problem, if it has one, and its words."""
+    store = open_sqlite(path, create=False)
+    try:
+        report = verify_log(store.reader(), log_id=store.log_id, is_copy=store.is_copy)
+        return [(problem.leaf_index, problem.text) for problem in report.problems]
+    finally:
+        store.close()
 
 
 def frontier_of(envelopes: list[bytes]) -> bytes:

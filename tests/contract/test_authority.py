@@ -132,7 +132,7 @@ def test_a_store_without_one_opens_without_one() -> None:
 
 def test_somebody_has_the_roles_of_the_trust_file() -> None:
     with approvals() as kit:
-        assert actor_of(kit.trust, "dan").roles == {Role.APPROVER, Role.OFFICER}
+        assert actor_of(kit.trust, "dan").roles == {Role.APPROVER, Role.OFFICER, Role.RECONCILER}
         assert kit.signed_trust is not None
         assert actor_of(kit.signed_trust, "exe").principal == "exe"
         for name in ("eve", "Dan", "", "dan "):

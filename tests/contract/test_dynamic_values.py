@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 from collections import Counter
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ import pytest
 
 from agent_run_ledger import Misuse, RunLedger, Unavailable
 from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.testing import check_ledger
 from tests.contract.agent_kit import Gate, New, alive, live
-from tests.contract.run_kit import calls_of, marks_of, records_of, store_exists, watch_sync
+from tests.contract.run_kit import calls_of, marks_of, records_of, row_of, store_exists, watch_sync
 
 
 @pytest.fixture(autouse=True)
@@ -167,3 +169,43 @@ def test_a_run_within_this_one_starts_after_the_values_it_may_be_made_of(
         return number
 
     assert alive(new_ledger, agent, crash=True) == alive(new_ledger, agent)
+
+
+def test_nothing_goes_on_from_a_value_of_a_run_that_was_left_before_its_commit(
+    new_ledger: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run around it is told at its next call, records nothing, and a restart goes on from what is on record."""
+    whole, failing, bodies = Journal.commit, [True], list[float]()
+
+    def commit(self: Journal, batch: Any) -> Any:
+        if batch.values and failing[0]:
+            raise Unavailable("the disk is full")
+        return whole(self, batch)
+
+    monkeypatch.setattr(Journal, "commit", commit)
+
+    async def agent(ledger: RunLedger, run: Run) -> Any:
+        echo = ledger.step(lambda n: (bodies.append(n), n)[1], name="echo")
+        numbers, handed_out = list[float](), asyncio.Event()
+
+        async def within() -> None:
+            async with ledger.run(x=1) as inner:
+                numbers.append(inner.random())
+                handed_out.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(within())
+        await handed_out.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        with contextlib.suppress(Unavailable):
+            echo(numbers[0])
+        return echo(numbers[0])
+
+    with pytest.raises(Unavailable) as refused:
+        alive(new_ledger, agent)
+    assert refused.value.code == "value_lost"
+    assert bodies == []
+    assert row_of(new_ledger()).state is RunState.RUNNING
+    failing[0] = False
+    assert alive(new_ledger, agent) == bodies[0]

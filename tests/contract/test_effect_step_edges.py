@@ -26,25 +26,14 @@ from agent_run_ledger import (
 )
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
-from tests.contract.effect_run_kit import Desk, desk, eventually
+from tests.contract.effect_run_kit import Desk, desk, eventually, holding
 from tests.contract.engine_kit import each_engine
-from tests.contract.target_servers import Behaviour, answer, says
+from tests.contract.target_servers import says
 
 pytestmark = each_engine
 
 A = ActionState
 ORDERS = range(1, 9)
-
-
-def holding(gate: threading.Event) -> Behaviour:
-    """Answer once the gate is open."""
-    good = answer(201, b'{"refund":"r-1"}')
-
-    def behave(connection: Any) -> None:
-        gate.wait(60)
-        good(connection)
-
-    return behave
 
 
 def asked(at: Desk, *orders: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -45,11 +47,15 @@ def propose(at: Desk, approval: str, url: str = "") -> None:
         opened.close()
 
 
-def swallowing(at: Desk, **settings: Any) -> str:
-    """The state of a run whose agent goes on without the effect where it is refused."""
+def swallowing(at: Desk, *, elsewhere: bool = False, **settings: Any) -> str:
+    """The state of a run whose agent goes on without the effect where it is refused.
+
+    `elsewhere`: the effect is one of another ledger than the one whose run it is called in.
+    """
     program = at.program(**settings)
+    ledger = RunLedger("ticket-17", at.path, effects=at.settings) if elsewhere else program.ledger
     try:
-        with program.ledger, program.ledger.run():
+        with ledger, ledger.run():
             program.think("before")
             try:
                 program.refund(17, 3_000)
@@ -170,12 +176,56 @@ def test_a_policy_that_is_one_no_more_loses_no_effect() -> None:
         later = tuple(one for one in _trust(at).policies if one.name == "two")
         before = at.follow(policies=later)
         assert at.program().outcome() == "no_policy"
+        with pytest.raises(Refused, match="no approval policy 'finance'"):  # where the run is entered
+            swallowing(at)
+        assert at.program().state() == "suspended"
         assert at.program(**STRICT).outcome() == "unknown_policy"
-        assert (swallowing(at), swallowing(at, **STRICT), at.last().state) == ("suspended", "suspended", A.AVAILABLE)
+        assert (swallowing(at, elsewhere=True), swallowing(at, **STRICT)) == ("suspended", "suspended")
+        assert at.last().state is A.AVAILABLE
         assert before != at.trust.read_bytes()
         at.follow(policies=(*later, policy("finance", 1, "bob", "dan", people=1, window_ms=DAY_MS)))
         assert at.program().outcome() == "done"
         assert at.sent == 1
+
+
+@pytest.mark.parametrize("how", ["run", "arun", "execute", "aexecute", "check"])
+def test_an_unknown_policy_is_refused_before_the_first_step(how: str) -> None:
+    with desk() as at:
+        ledger = RunLedger("x", at.path, effects=at.settings)
+        ran: list[int] = []
+
+        @ledger.step
+        def think() -> None:
+            ran.append(1)
+
+        @ledger.effect(key="k", target=http(at.server.url), approval="finance")
+        def refund() -> Request:
+            raise AssertionError
+
+        @ledger.effect(key="l", target=http(at.server.url), approval="nobody")
+        def refund_more() -> Request:
+            raise AssertionError
+
+        async def enter() -> None:
+            async with ledger.run():
+                think()
+
+        def sync() -> None:
+            with ledger.run():
+                think()
+
+        ways: dict[str, Callable[[], object]] = {
+            "run": sync,
+            "arun": lambda: asyncio.run(enter()),
+            "execute": ledger.execute,
+            "aexecute": lambda: asyncio.run(ledger.aexecute()),
+            "check": ledger.check_effects,
+        }
+        with ledger, pytest.raises(Refused, match="'nobody'") as caught:
+            ways[how]()
+        assert caught.value.code == "no_policy"
+        assert "finance" in caught.value.hint
+        assert (ran, ledger.bind("x").state) == ([], None)
 
 
 def test_a_trust_file_that_cannot_be_opened_holds_a_tool_up() -> None:

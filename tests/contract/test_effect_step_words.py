@@ -10,7 +10,7 @@ import pytest
 
 from agent_run_ledger import EffectPending, Refused
 from agent_run_ledger.cli.main import main
-from tests.contract.effect_run_kit import desk
+from tests.contract.effect_run_kit import APPROVER, desk
 from tests.contract.engine_kit import each_engine
 from tests.contract.target_servers import says
 
@@ -57,3 +57,17 @@ def test_what_a_waiting_call_says_to_do_names_the_store() -> None:
         with pytest.raises(Refused, match=f"refund:17 --db {at.path}") as drift:
             at.program("another").run(17, 1)
         assert drift.value.code == "argument_drift"
+
+
+def test_what_leads_on_after_a_no_names_the_action_and_the_store() -> None:
+    with desk(hang_up) as at:
+        at.program().outcome()
+        command = f"`arl actions successor {at.last().action_id.hex()} --db {shlex.quote(str(at.path))}`"
+        with pytest.raises(Refused) as other:
+            at.program("another", approval="two").run()
+        assert (other.value.code, command in other.value.hint) == ("other_policy", True)
+        with at.people() as effects:
+            effects.reject(APPROVER, at.last().action_id)
+        with pytest.raises(Refused) as caught:
+            at.program().run()
+        assert (caught.value.code, command in caught.value.hint) == ("rejected", True)

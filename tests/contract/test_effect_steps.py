@@ -198,26 +198,7 @@ def test_a_worker_is_ours_only_where_its_attempt_of_this_run_is_over() -> None:
 def test_what_an_approver_edited_is_what_is_sent() -> None:
     with desk() as at:
         at.program().outcome()
-        with at.people() as effects:
-            view = effects.inspect("refund:17")[-1]
-            from dataclasses import replace
-
-            from agent_run_ledger.effects import Intent, request_bytes
-            from agent_run_ledger.kernel.effects.display import display_sha256
-
-            less = request_bytes(Request.json("POST", "/refunds", {"order": 17, "cents": 1}))
-            terms = effects._action(view.action_id).terms
-            intent = Intent(
-                request=less,
-                executor=terms.executor,
-                audience=terms.audience,
-                target_class=terms.target_class,
-                not_before_ms=terms.not_before_ms,
-                dispatch_before_ms=terms.dispatch_before_ms,
-                policy_sha256=terms.policy_sha256,
-                display_sha256=display_sha256(less),
-            )
-            effects.edit(APPROVER, view.action_id, replace(intent))
+        at.edit(Request.json("POST", "/refunds", {"order": 17, "cents": 1}))
         at.grant(approver="dan")
         assert at.program().outcome() == "done"
         assert [b'"cents":1,' in one for one in at.server.requests] == [True]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,17 @@ import pytest
 from agent_run_ledger import (
     ApprovalPending,
     EffectInDoubt,
+    EffectPending,
     Misuse,
     Opaque,
     Pending,
     Refused,
+    RunCancelled,
     RunLedger,
     RunState,
+    Unavailable,
     Vetoed,
+    http,
 )
 from agent_run_ledger.adapters.effects import ToolEffect
 from agent_run_ledger.adapters.gate import Answer, Permission
@@ -65,6 +69,16 @@ class Desk:
         return recorder.tool(
             "refund", asked, lambda: self.act({**asked}), **{"call_id": "c1", "make_with": self.act, **more}
         )
+
+    def live_with(self, effect: ToolEffect, word: type[Pending] | None = None) -> Any:
+        with self.ledger() as ledger:
+            try:
+                with ledger.run():
+                    return self.call(Recorder(effects={"refund": effect}))
+            except Pending as error:
+                if word is None:
+                    raise
+                return isinstance(error, word)
 
     def live(self, arguments: Any = None, **more: Any) -> Any:
         with self.ledger() as ledger, ledger.run():
@@ -159,9 +173,13 @@ def test_a_call_that_takes_no_arguments_is_not_made_with_other_ones(desk: Desk) 
         desk.live(make_with=None)
     desk.edit(order=17, cents=1)
     desk.people.grant(KEY, "dora")
-    with pytest.raises(EffectInDoubt):
-        desk.live(make_with=None)
-    assert desk.got == []
+    for _ in range(2):
+        with pytest.raises(EffectPending) as caught:
+            desk.live(make_with=None)
+        assert (caught.value.code, desk.state) == ("other_arguments", ActionState.AVAILABLE)
+    assert (desk.got, desk.run_state) == ([], RunState.SUSPENDED)
+    assert desk.live() == "done", "a program that can make the call goes on with it"
+    assert desk.got == [{"order": 17, "cents": 1}]
 
 
 def test_a_call_that_takes_no_arguments_is_not_made_with_others_than_its_own(desk: Desk) -> None:
@@ -245,6 +263,98 @@ def test_a_key_is_made_of_texts_and_whole_numbers(desk: Desk, value: Any) -> Non
     assert desk.got == []
 
 
+def _of_attribute(**arguments: Any) -> str:
+    return f"refund:{arguments['order'].number}"
+
+
+def _of_division(**arguments: Any) -> str:
+    return f"refund:{arguments['order'] // 0}"
+
+
+def _of_what_is_missing(**arguments: Any) -> str:
+    return f"refund:{arguments['invoice']}"
+
+
+def _of_nothing(**arguments: Any) -> str:
+    raise RuntimeError("no such order" + "!" * 100_000)
+
+
+def _of_no_text(**arguments: Any) -> str:
+    return arguments["order"]  # type: ignore[no-any-return]
+
+
+def _of_cents(*, cents: int) -> str:
+    return f"refund:{cents}"
+
+
+KEYS = [_of_attribute, _of_division, _of_what_is_missing, _of_nothing, _of_no_text, _of_cents]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_whatever_the_function_of_the_key_raises_is_an_error_of_the_call(desk: Desk, key: Callable[..., str]) -> None:
+    with desk.ledger() as ledger, ledger.run():
+        recorder = Recorder(effects={"refund": replace(EFFECT, key=key)})
+        assert recorder.ask("refund", ASKED, call_id="c1").permission is Permission.ALLOWED  # the call says why not
+        with pytest.raises(Vetoed, match="'refund' names no effect") as caught:
+            desk.call(recorder)
+        assert recorder.model("model", {"messages": []}, lambda: "told so") == "told so"
+    assert caught.value.code == "bad_key"
+    assert len(str(caught.value)) < 1_000
+    assert (desk.got, desk.run_state) == ([], RunState.COMPLETED)
+    with open_effects(desk.people.db_path, trust_path=desk.people.trust) as effects:
+        assert effects.inbox() == []
+
+
+def test_what_the_ledger_says_to_the_function_of_the_key_is_no_veto(desk: Desk) -> None:
+    def key(**arguments: Any) -> str:
+        raise Unavailable("not now")
+
+    with pytest.raises(Unavailable):
+        desk.live_with(replace(EFFECT, key=key))
+    assert desk.live_with(EFFECT, word=ApprovalPending)
+
+
+@pytest.mark.parametrize("raised", [KeyError("order"), ZeroDivisionError("nought"), AttributeError("x")])
+def test_whatever_the_function_that_builds_raises_is_an_error_of_the_call(desk: Desk, raised: Exception) -> None:
+    def build(order: int, cents: int) -> Request:
+        raise raised
+
+    effect = Effect(build, key="refund:{order}", target=http("http://127.0.0.1:9"), approval="finance")
+    with desk.ledger() as ledger, ledger.run():
+        recorder = Recorder(effects={"refund": effect})
+        assert recorder.ask("refund", ASKED, call_id="c1").permission is Permission.ALLOWED
+        for arguments in (ASKED, {"order": 17}, {**ASKED, "more": 1}):
+            with pytest.raises(Vetoed, match="cannot be asked for") as caught:
+                desk.call(recorder, arguments)
+            assert caught.value.code == "bad_call"
+    assert (desk.got, desk.run_state) == ([], RunState.COMPLETED)
+    assert desk.people.members(KEY) == []
+
+
+def test_who_asks_about_a_call_is_told_what_it_waits_for(desk: Desk) -> None:
+    answers: list[Answer] = []
+
+    def agent() -> None:
+        with desk.ledger() as ledger, ledger.run():
+            recorder = Recorder(effects={"refund": EFFECT})
+            answers.append(recorder.ask("refund", ASKED, call_id="c1"))
+            recorder.waits_elsewhere("refund", ASKED, "c1", answers[-1])
+
+    kept = desk.people.trust.read_bytes()
+    desk.people.trust.unlink()
+    with pytest.raises(Pending) as left:
+        agent()
+    desk.people.trust.write_bytes(kept)
+    assert (answers[0].permission, answers[0].state) == (Permission.PENDING, "held_up")
+    assert str(desk.people.trust) in answers[0].reason
+    assert "not for approval" in left.value.message
+    assert left.value.hint == answers[0].reason
+    with pytest.raises(Pending) as left:
+        agent()
+    assert (answers[1].permission, answers[1].state) == (Permission.PENDING, "pending")
+    assert "waits for approval" in left.value.message
+
+
 def test_a_no_of_people_is_a_veto_with_their_code_and_stands(desk: Desk) -> None:
     with pytest.raises(ApprovalPending):
         desk.live()
@@ -256,11 +366,76 @@ def test_a_no_of_people_is_a_veto_with_their_code_and_stands(desk: Desk) -> None
     assert desk.got == []
 
 
-def test_an_unknown_policy_ends_the_run_and_is_no_veto(desk: Desk) -> None:
-    with pytest.raises(Refused) as caught, desk.ledger() as ledger, ledger.run():
-        desk.call(Recorder(effects={"refund": replace(EFFECT, approval="nobody")}))
-    assert not isinstance(caught.value, Vetoed)
-    assert caught.value.code == "no_policy"
+@pytest.mark.parametrize("first", ["model", "amodel", "stream", "astream", "tool", "atool", "ask", "effect"])
+def test_an_unknown_policy_ends_the_run_before_anything_is_made(desk: Desk, first: str) -> None:
+    made: list[str] = []
+    refund = {"refund": replace(EFFECT, approval="nobody")}
+
+    async def make() -> str:
+        made.append("it")
+        return "it"
+
+    async def chunks() -> AsyncIterator[str]:
+        yield await make()
+
+    async def taken(recorder: Recorder) -> None:
+        async for _ in recorder.astream("model", {}, chunks):
+            pass
+
+    def act() -> str:
+        made.append("it")
+        return "it"
+
+    ways: dict[str, Callable[[Recorder], object]] = {
+        "model": lambda one: one.model("model", {}, act),
+        "amodel": lambda one: asyncio.run(one.amodel("model", {}, make)),
+        "stream": lambda one: [*one.stream("model", {}, lambda: iter([act()]))],
+        "astream": lambda one: asyncio.run(taken(one)),
+        "tool": lambda one: one.tool("look", {}, act, call_id="l"),
+        "atool": lambda one: asyncio.run(one.atool("look", {}, make, call_id="l")),
+        "ask": lambda one: one.ask("look", {}),
+        "effect": lambda one: desk.call(one),
+    }
+    recorder = Recorder(effects=refund)
+
+    def agent() -> None:
+        with desk.ledger() as ledger, ledger.run():
+            with pytest.raises(Refused) as caught:
+                ways[first](recorder)
+            assert not isinstance(caught.value, Vetoed)
+            assert caught.value.code == "no_policy"
+            with pytest.raises(Refused):  # who swallows it gets no further
+                Recorder().model("model", {}, act)
+
+    for _ in range(2):
+        with pytest.raises(Refused, match="'nobody'"):
+            agent()
+    assert (made, desk.got, desk.people.members(KEY), desk.run_state) == ([], [], [], RunState.FAILED)
+    with pytest.raises(ApprovalPending):  # mended, the same run goes on
+        desk.live()
+
+
+def test_tools_that_name_an_unknown_policy_are_refused_before_a_program_begins(desk: Desk) -> None:
+    with desk.ledger() as ledger:
+        ledger.check_effects({"refund": EFFECT})
+        with pytest.raises(Refused) as caught:
+            ledger.check_effects({"refund": EFFECT, "pay": replace(EFFECT, approval="nobody")})
+        assert caught.value.code == "no_policy"
+
+
+def test_a_run_that_was_stopped_is_no_veto(desk: Desk) -> None:
+    def agent() -> None:
+        with desk.ledger() as ledger, ledger.run():
+            desk.people.grant(KEY)
+            ledger.bind("ticket").cancel("enough")
+            with pytest.raises(RunCancelled):
+                desk.call(Recorder(effects={"refund": EFFECT}))
+
+    with pytest.raises(ApprovalPending):
+        desk.live()
+    with pytest.raises(RunCancelled):
+        agent()
+    assert (desk.got, desk.state) == ([], ActionState.AVAILABLE)
 
 
 def test_to_ask_is_to_propose_and_nothing_more(desk: Desk) -> None:

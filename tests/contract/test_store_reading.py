@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from agent_run_ledger.errors import LedgerError, Misuse, Tampered
+from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.verify import verify_log
-from agent_run_ledger.ports import Reader, RunInFlight, Store, Tx
+from agent_run_ledger.ports import Reader, RunInFlight, RunRow, Store, Tx
 from tests.contract.store_kit import (
     ENGINES,
     Backend,
@@ -210,3 +211,38 @@ def test_a_leaf_holds_at_most_65536_changes(store: Store) -> None:
             tx.add_change(step_change(row, "none", "started"))
 
     _failing(store, too_many, Misuse, "leaf_full")
+
+
+def test_the_runs_of_a_queue_are_those_to_be_begun_or_gone_on_with(backend: Backend) -> None:
+    store = backend.open()
+    rows: dict[str, RunRow] = {}
+
+    def put(run_id: str, queue: str | None, state: RunState, reason: str = "") -> None:
+        def write(tx: Tx) -> RunRow:
+            uid = op()
+            row = tx.insert_run(run_uid=uid, run_id=run_id, holder="me", queue=queue)
+            tx.add_change(Change(type="run", id=uid, old="none", new=str(state), generation=1))
+            if state is not RunState.RUNNING:
+                tx.update_run(
+                    row, state=state, reason=reason, generation=1, attempt=1, holder="me",
+                    start_record_id=None, last_start_record_id=None, end_record_id=None,
+                )  # fmt: skip
+            return tx.get_run(row.row_id)
+
+        rows[run_id] = store.transact(op(), write)
+
+    put("own", None, RunState.RUNNING)
+    put("submitted", "q", RunState.SUSPENDED, "submitted")
+    put("other", "p", RunState.RUNNING)
+    put("waits", "q", RunState.SUSPENDED, "ApprovalPending")
+    put("runs", "q", RunState.RUNNING)
+    for state in (RunState.FAILED, RunState.COMPLETED, RunState.CANCELLED, RunState.QUARANTINED):
+        put(str(state), "q", state)
+    reader = store.reader()
+    assert reader.queued("q", after_row_id=0, limit=9) == [rows["submitted"], rows["runs"]]
+    assert reader.queued("q", after_row_id=0, limit=1) == [rows["submitted"]]
+    assert reader.queued("q", after_row_id=rows["submitted"].row_id, limit=9) == [rows["runs"]]
+    assert reader.waiting("q", after_row_id=0, limit=9) == [rows["waits"]]
+    assert reader.waiting("q", after_row_id=rows["waits"].row_id, limit=9) == []
+    assert reader.queued("p", after_row_id=0, limit=9) == [rows["other"]]
+    assert (rows["own"].queue, rows["waits"].queue) == (None, "q")

@@ -76,6 +76,8 @@ def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> 
         ("select_record_names", "INTEGER PRIMARY KEY"),
         ("erase_record", "INTEGER PRIMARY KEY"),
         ("select_usages", "records_usage"),
+        ("select_queued", "runs_queued (queue=? AND row_id>?)"),
+        ("select_waiting", "runs_waiting (queue=? AND row_id>?)"),
         ("select_forks", "runs_forked"),
         ("select_in_flight", "INTEGER PRIMARY KEY"),
         ("select_events", "INTEGER PRIMARY KEY"),

@@ -8,18 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from agent_run_ledger.effects import LedgerState
 from agent_run_ledger.kernel.effects import Standing
 from agent_run_ledger.kernel.effects.clock import CorrectClock, Correction, correction_mac
 from agent_run_ledger.kernel.effects.reading import LEAP_MS, Sample
-from agent_run_ledger.ledger.verify import verify_log
 from agent_run_ledger.store import effect_reader, open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.effect_kit import A, E, effects
-from tests.contract.effect_stories import edit, frontier_of, places, rewrite
+from tests.contract.effect_stories import Change, edit, forge_record, forge_words, places, problems_of, rewrite
 from tests.contract.engine_kit import each_engine
 from tests.contract.test_effect_clock import OFF
 
@@ -48,15 +46,6 @@ def ledger(written: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(written, tmp_path / "forged.db"))
 
 
-def said(path: Path) -> list[tuple[int | None, str]]:
-    store = open_sqlite(path, create=False)
-    try:
-        report = verify_log(store.reader(), log_id=store.log_id, is_copy=store.is_copy)
-        return [(problem.leaf_index, problem.text) for problem in report.problems]
-    finally:
-        store.close()
-
-
 def corrections(path: Path) -> list[int]:
     """The record ids of the corrections."""
     store = open_sqlite(path, create=False)
@@ -66,36 +55,21 @@ def corrections(path: Path) -> list[int]:
         store.close()
 
 
-def forge(
-    path: Path, at: int, change: Callable[[Tree], object], line: Callable[[Tree], object] = lambda line: None
-) -> None:
-    """Rewrite a correction thoroughly: record, row, MAC, leaf and head."""
-    store = open_sqlite(path, create=False)
-    try:
-        records = store.reader().effects.leaf_corrections(first=0, stop=999)
-        stored = next(one for one in records if one.record_id == at)
-        events = list(store.reader().events(first=0, stop=store.reader().head().size))
-    finally:
-        store.close()
-    tree = json.loads(stored.payload)
-    change(tree)
-    payload = orjson.dumps(tree, option=orjson.OPT_SORT_KEYS)
-    envelope = json.loads(events[at >> 16].envelope)
-    (own,) = envelope["changes"]
-    own["mac"] = correction_mac(stored.salt, payload).hex()
-    line(own)
-    forged = orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS)
-    envelopes = [forged if event.index == at >> 16 else event.envelope for event in events]
-    edit(
+def forge(path: Path, at: int, change: Change, line: Change = lambda line: None) -> None:
+    """Rewrite a correction's record thoroughly: see `forge_record`."""
+    forge_record(
         path,
-        f"UPDATE clock_corrections SET payload = x'{payload.hex()}' WHERE record_id = {at};"
-        f"UPDATE events SET envelope = x'{forged.hex()}' WHERE leaf_index = {at >> 16};"
-        f"UPDATE head SET frontier = x'{frontier_of(envelopes).hex()}'",
+        at,
+        read=lambda effects: effects.leaf_corrections,
+        table="clock_corrections",
+        mac=correction_mac,
+        change=change,
+        of_leaf=line,
     )
 
 
 def test_honest_corrections_are_no_problem(ledger: Path) -> None:
-    assert said(ledger) == []
+    assert problems_of(ledger) == []
     assert len(corrections(ledger)) == 2
     check_ledger(ledger)
 
@@ -145,7 +119,7 @@ BESIDE: dict[str, tuple[str, str]] = {
 def test_a_record_that_is_not_the_leafs_is_named_at_its_leaf(ledger: Path, sql: str, words: str) -> None:
     at, _ = corrections(ledger)
     assert edit(ledger, sql.format(at=at)) > 0
-    problems = said(ledger)
+    problems = problems_of(ledger)
     assert any(index == at >> 16 and words in text for index, text in problems), problems
     with pytest.raises(LedgerBroken, match="forged"):
         check_ledger(ledger)
@@ -154,7 +128,7 @@ def test_a_record_that_is_not_the_leafs_is_named_at_its_leaf(ledger: Path, sql: 
 def test_what_follows_a_correction_that_cannot_be_read_is_not_blamed(ledger: Path) -> None:
     at, _ = corrections(ledger)
     edit(ledger, f"DELETE FROM clock_corrections WHERE record_id = {at}")
-    assert [index for index, _ in said(ledger)] == [at >> 16]
+    assert [index for index, _ in problems_of(ledger)] == [at >> 16]
 
 
 @pytest.mark.parametrize("leaf", [-3, 999])
@@ -162,7 +136,7 @@ def test_a_record_outside_the_log_is_named(ledger: Path, leaf: int) -> None:
     at, _ = corrections(ledger)
     columns = "later_ms, salt, payload FROM clock_corrections"
     edit(ledger, f"INSERT INTO clock_corrections SELECT {leaf << 16}, {columns} WHERE record_id = {at}")
-    assert (leaf, "a record of a clock correction outside the log that the head describes") in said(ledger)
+    assert (leaf, "a record of a clock correction outside the log that the head describes") in problems_of(ledger)
 
 
 def test_a_record_of_the_last_leaf_is_named_where_that_is_missing(ledger: Path) -> None:
@@ -172,7 +146,7 @@ def test_a_record_of_the_last_leaf_is_named_where_that_is_missing(ledger: Path) 
     _, at = corrections(ledger)
     edit(ledger, f"DELETE FROM events WHERE leaf_index >= {at >> 16}")
     assert size > at >> 16
-    assert (at >> 16, "a record of a clock correction, whose leaf is missing") in said(ledger)
+    assert (at >> 16, "a record of a clock correction, whose leaf is missing") in problems_of(ledger)
 
 
 REWRITTEN: dict[str, tuple[Callable[[Tree], object], Callable[[Tree], object], str]] = {
@@ -255,7 +229,7 @@ def test_a_correction_that_was_rewritten_against_the_rule_is_named(
 ) -> None:
     at, _ = corrections(ledger)
     forge(ledger, at, change, line)
-    problems = said(ledger)
+    problems = problems_of(ledger)
     assert any(index == at >> 16 and words in text for index, text in problems), problems
     assert not any("frontier" in text for _, text in problems)
 
@@ -272,7 +246,7 @@ def test_the_mark_before_a_correction_is_the_one_that_the_last_correction_set(le
         second >> 16,
         f"change 0, a clock correction: it set aside {one['new']['wall_ms']} ms, "
         f"and {two['old']['wall_ms']} ms was believed",
-    ) in said(ledger)
+    ) in problems_of(ledger)
     assert first < second
 
 
@@ -285,7 +259,7 @@ def test_an_action_that_was_decided_without_a_correction_is_named(ledger: Path, 
         tree["ledger"] = {name: value for name, value in tree["ledger"].items() if value != 0}
 
     rewrite(ledger, at, forget)
-    problems = said(ledger)
+    problems = problems_of(ledger)
     assert any(index == at >> 16 and "clock corrections up to" in text for index, text in problems), problems
 
 
@@ -298,23 +272,8 @@ def test_a_drain_is_not_made_to_be_of_the_corrected_clock(tmp_path: Path) -> Non
         path = Path(shutil.copy(kit.path, tmp_path / "forged.db"))
     more = """replace(more, '"evidence":', '"drain_corrections":1,"evidence":')"""
     assert edit(path, f"UPDATE actions SET more = CAST({more} AS BLOB)") == 1
-    problems = said(path)
+    problems = problems_of(path)
     assert any("says drain_corrections 1, the log 0" in text for _, text in problems), problems
-
-
-def _with_event(path: Path, old: bytes, new: bytes) -> None:
-    """Rewrite the one leaf that has these bytes, and the head."""
-    store = open_sqlite(path, create=False)
-    events = list(store.reader().events(first=0, stop=999))
-    store.close()
-    (given,) = [event for event in events if old in event.envelope]
-    forged = given.envelope.replace(old, new)
-    envelopes = [forged if event is given else event.envelope for event in events]
-    edit(
-        path,
-        f"UPDATE events SET envelope = x'{forged.hex()}' WHERE leaf_index = {given.index}; "
-        f"UPDATE head SET frontier = x'{frontier_of(envelopes).hex()}'",
-    )
 
 
 @pytest.mark.parametrize(
@@ -322,9 +281,9 @@ def _with_event(path: Path, old: bytes, new: bytes) -> None:
 )
 def test_a_log_without_authority_and_that_of_a_copy_have_no_corrections(ledger: Path, old: bytes, new: bytes) -> None:
     at, _ = corrections(ledger)
-    _with_event(ledger, old, new)
+    forge_words(ledger, old, new)
     words = "change 0, a clock correction: the log is a copy's, or never gave this store authority"
-    assert (at >> 16, words) in said(ledger)
+    assert (at >> 16, words) in problems_of(ledger)
 
 
 def test_a_copys_log_that_had_authority_has_no_corrections_behind_it(tmp_path: Path) -> None:
@@ -336,7 +295,7 @@ def test_a_copys_log_that_had_authority_has_no_corrections_behind_it(tmp_path: P
     log_id = store.log_id
     store.close()
     _correct_copy(copy, log_id)
-    assert any("the log is a copy's, or never gave this store authority" in text for _, text in said(copy))
+    assert any("the log is a copy's, or never gave this store authority" in text for _, text in problems_of(copy))
 
 
 def _correct_copy(path: Path, log_id: bytes) -> None:
@@ -359,4 +318,4 @@ def _correct_copy(path: Path, log_id: bytes) -> None:
 def test_records_come_in_pages(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effect_reader, "_CHUNK_ROWS", 1)
     assert len(set(corrections(ledger))) == 2
-    assert said(ledger) == []
+    assert problems_of(ledger) == []

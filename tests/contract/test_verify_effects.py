@@ -14,7 +14,7 @@ from agent_run_ledger.kernel.effects import ActionState
 from agent_run_ledger.ledger.verify import Report, verify_log
 from agent_run_ledger.store import effect_reader, open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
-from tests.contract.effect_stories import RECON, Stories, edit, frontier_of, places, rewrite
+from tests.contract.effect_stories import RECON, Stories, edit, forge_words, places, rewrite
 
 ACTIONS = 18
 
@@ -433,17 +433,7 @@ def test_a_command_that_was_on_record_already_has_no_record_of_its_own(ledger: P
 
 
 def test_a_log_that_never_gave_authority_has_no_actions(ledger: Path) -> None:
-    store = open_sqlite(ledger, create=False)
-    events = list(store.reader().events(first=0, stop=999))
-    store.close()
-    (given,) = [event for event in events if b'"new":"authority"' in event.envelope]
-    forged = given.envelope.replace(b'"new":"authority"', b'"new":"authoritx"')
-    envelopes = [forged if event is given else event.envelope for event in events]
-    edit(
-        ledger,
-        f"UPDATE events SET envelope = x'{forged.hex()}' WHERE leaf_index = {given.index}; "
-        f"UPDATE head SET frontier = x'{frontier_of(envelopes).hex()}'",
-    )
+    forge_words(ledger, b'"new":"authority"', b'"new":"authoritx"')
     problems = said(ledger)
     assert problems
     assert all("the log never gave this store authority" in text for text in problems)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from agent_run_ledger.effects import Event
@@ -21,10 +20,9 @@ from agent_run_ledger.kernel.effects.trust_change import trust_change_mac
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.approval_kit import approvals, someone
-from tests.contract.effect_stories import edit, frontier_of, places, rewrite
+from tests.contract.effect_stories import Change, edit, forge_record, places, problems_of, rewrite
 from tests.contract.engine_kit import each_engine
 from tests.contract.test_trust_on_record import OFFICERS
-from tests.contract.test_verify_clock import said
 from tests.unit.effects.trust_examples import key
 
 pytestmark = each_engine
@@ -64,36 +62,21 @@ def changes(path: Path) -> list[int]:
         store.close()
 
 
-def forge(
-    path: Path, at: int, change: Callable[[Tree], object], line: Callable[[Tree], object] = lambda line: None
-) -> None:
-    """Rewrite a trust file's record thoroughly: record, MAC, leaf and head."""
-    store = open_sqlite(path, create=False)
-    try:
-        records = store.reader().effects.leaf_trust_changes(first=0, stop=999)
-        stored = next(one for one in records if one.record_id == at)
-        events = list(store.reader().events(first=0, stop=store.reader().head().size))
-    finally:
-        store.close()
-    tree = json.loads(stored.payload)
-    change(tree["change"])
-    payload = orjson.dumps(tree, option=orjson.OPT_SORT_KEYS)
-    envelope = json.loads(events[at >> 16].envelope)
-    (own,) = envelope["changes"]
-    own["mac"] = trust_change_mac(stored.salt, payload).hex()
-    line(own)
-    forged = orjson.dumps(envelope, option=orjson.OPT_SORT_KEYS)
-    envelopes = [forged if event.index == at >> 16 else event.envelope for event in events]
-    edit(
+def forge(path: Path, at: int, change: Change, line: Change = lambda line: None) -> None:
+    """Rewrite a trust file's record thoroughly: see `forge_record`."""
+    forge_record(
         path,
-        f"UPDATE trust_changes SET payload = x'{payload.hex()}' WHERE record_id = {at};"
-        f"UPDATE events SET envelope = x'{forged.hex()}' WHERE leaf_index = {at >> 16};"
-        f"UPDATE head SET frontier = x'{frontier_of(envelopes).hex()}'",
+        at,
+        read=lambda effects: effects.leaf_trust_changes,
+        table="trust_changes",
+        mac=trust_change_mac,
+        change=lambda tree: change(tree["change"]),
+        of_leaf=line,
     )
 
 
 def test_honest_trust_files_are_no_problem(ledger: Path) -> None:
-    assert said(ledger) == []
+    assert problems_of(ledger) == []
     assert len(changes(ledger)) == 2
     check_ledger(ledger)
 
@@ -144,7 +127,7 @@ BESIDE: dict[str, tuple[str, str]] = {
 def test_a_record_that_is_not_the_leafs_is_named_at_its_leaf(ledger: Path, sql: str, words: str, which: int) -> None:
     at = changes(ledger)[which]
     assert edit(ledger, sql.format(at=at)) > 0
-    problems = said(ledger)
+    problems = problems_of(ledger)
     assert any(index == at >> 16 and words in text for index, text in problems), problems
     with pytest.raises(LedgerBroken, match="forged"):
         check_ledger(ledger)
@@ -153,7 +136,7 @@ def test_a_record_that_is_not_the_leafs_is_named_at_its_leaf(ledger: Path, sql: 
 def test_what_follows_one_that_cannot_be_read_is_not_blamed(ledger: Path) -> None:
     first, _ = changes(ledger)
     edit(ledger, f"DELETE FROM trust_changes WHERE record_id = {first}")
-    assert [index for index, _ in said(ledger)] == [first >> 16]
+    assert [index for index, _ in problems_of(ledger)] == [first >> 16]
 
 
 @pytest.mark.parametrize("leaf", [-3, 999])
@@ -161,7 +144,7 @@ def test_a_record_outside_the_log_is_named(ledger: Path, leaf: int) -> None:
     at, _ = changes(ledger)
     columns = "sha256, 99, salt, payload FROM trust_changes"
     edit(ledger, f"INSERT INTO trust_changes SELECT {leaf << 16}, {columns} WHERE record_id = {at}")
-    assert (leaf, "a record of a trust file outside the log that the head describes") in said(ledger)
+    assert (leaf, "a record of a trust file outside the log that the head describes") in problems_of(ledger)
 
 
 def _officer_less(tree: Tree) -> None:
@@ -227,7 +210,7 @@ def test_one_that_was_rewritten_against_the_rule_is_named(
 ) -> None:
     at = changes(ledger)[which]
     forge(ledger, at, change, line)
-    problems = said(ledger)
+    problems = problems_of(ledger)
     assert any(index == at >> 16 and words in text for index, text in problems), problems
     assert not any("frontier" in text for _, text in problems)
 
@@ -245,7 +228,7 @@ def test_one_that_the_officers_before_did_not_sign_is_named(tmp_path: Path) -> N
     digest = trust_sha256(stolen)
     forge(path, at, lambda tree: tree.update(signed=signed, sha256=digest.hex(), officers=["eve", "mal"]))
     edit(path, f"UPDATE trust_changes SET sha256 = x'{digest.hex()}' WHERE record_id = {at}")
-    assert said(path) == [(at >> 16, "change 0, a trust file: it did not count: few_officers")]
+    assert problems_of(path) == [(at >> 16, "change 0, a trust file: it did not count: few_officers")]
 
 
 def _unsigned(tree: Tree) -> None:
@@ -279,7 +262,7 @@ def test_an_approval_whose_signature_is_forged_is_named(
 ) -> None:
     (at,) = places(ledger, which, "Approve")
     rewrite(ledger, at, change)
-    problems = said(ledger)
+    problems = problems_of(ledger)
     assert len(problems) == 1, problems
     assert problems[0][0] == at >> 16
     assert words in problems[0][1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.twins import TWINS
+from tests.simulation.twins import RIGHT, TWINS
 
 FIRST_SEED, PROGRAMS = 5_001, 40
 
@@ -48,6 +48,11 @@ def test_a_wrong_ledger_is_noticed(name: str, said: dict[str, list[str]]) -> Non
     assert as_it_is == "", "its story holds with the library as it is"
     assert TWINS[name].noticed in with_twin
     assert with_twin
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_nothing_is_noticed_of_a_ledger_that_is_only_slow(name: str, said: dict[str, list[str]]) -> None:
+    assert said[name] == ["", ""]
 
 
 def test_a_failure_names_its_seed_and_shows_a_smaller_program(root: Path, tmp_path: Path) -> None:

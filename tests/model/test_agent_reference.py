@@ -19,7 +19,9 @@ STEPS = (
 A, B = Key((), "a", (), 0), Key((), "b", (), 0)
 
 
-def followed(memory: Memory, block: Block, *lines: str, end: str | None = None, life: int = 1) -> Reference:
+def followed(
+    memory: Memory, block: Block, *lines: str, end: str | None = None, life: int = 1, asynchronous: bool = False
+) -> Reference:
     """Follow a life given as "path what text" lines. Its run was entered; with `end` it says so and was left."""
     whole = ["- call", "- entered", *lines, *(["- left"] if end == "completed" else [])]
     events: list[Event] = []
@@ -28,7 +30,7 @@ def followed(memory: Memory, block: Block, *lines: str, end: str | None = None, 
         path = "" if path == "-" else path
         body = f"{text[0].partition('#')[0].partition('!')[0].strip(chr(39))}" if what in ("began", "ended") else ""
         events.append(Event(at=1000 * life + number, life=life, path=path, what=what, text="".join(text), body=body))
-    reference = Reference(Program(steps=STEPS, block=block), memory, by_path(events, life))
+    reference = Reference(Program(steps=STEPS, block=block, asynchronous=asynchronous), memory, by_path(events, life))
     reference.follow(end)
     return reference
 
@@ -151,6 +153,47 @@ def test_the_log_has_what_must_be_there_and_nothing_else() -> None:
     assert any("nobody can have recorded" in words for words in memory.compare(["x", "y", "z"], set()))
     run.cells[A] = frozenset({Status("error", "x")})
     assert any("lost" in words for words in memory.compare(["y"], set()))
+
+
+NOW: Block = (Value(kind="now", to="x"), Value(kind="now", to="y"), Call(step="a"))
+FIRST, SECOND = Key((), "run.now", (), 0), Key((), "run.now", (), 1)
+
+
+def test_two_moments_that_are_the_same_are_told_apart_by_how_many_are_on_record() -> None:
+    """On a loop both were handed out in one millisecond, and the process died when one of them was on record."""
+    memory = Memory()
+    followed(memory, NOW, "/0 call now", "/0 returned 7", "/1 call now", "/1 returned 7", "/2 call", asynchronous=True)
+    assert list(memory.compare(["7"], set())) == []
+    for key in (FIRST, SECOND):
+        assert memory.run(TOP).statuses(key) == {NONE, Status("result", "7")}
+    lines = ("/0 call now", "/0 returned 7", "/1 call now", "/1 returned 8", "/2 call", "/2 began a()")
+    followed(memory, NOW, *lines, asynchronous=True, life=2)
+    assert any("lost: run.now" in words for words in memory.compare(["8"], set())), "the first one was restored"
+    assert list(memory.compare(["7", "8"], set())) == []
+
+
+def test_two_moments_that_are_the_same_are_both_believed_where_both_are_on_record() -> None:
+    memory = Memory()
+    followed(memory, NOW, "/0 call now", "/0 returned 7", "/1 call now", "/1 returned 7", asynchronous=True)
+    assert list(memory.compare(["7", "7"], set())) == []
+    assert memory.run(TOP).statuses(SECOND) == {Status("result", "7")}
+    with pytest.raises(Complaint, match="recorded was"):
+        followed(memory, NOW, "/0 call now", "/0 returned 7", "/1 call now", "/1 returned 8", life=2)
+    assert any("2 calls had the result 7" in words for words in memory.compare(["7"], set()))
+
+
+def test_a_moment_that_nobody_saw_may_be_the_one_on_record() -> None:
+    result = Status("result", "7")
+    run = RunMemory(cells={FIRST: frozenset({NONE, Status("result")}), SECOND: frozenset({NONE, result})})
+    assert list(Memory(runs={TOP: run}).compare(["7"], set())) == []
+    assert run.statuses(SECOND) == {NONE, result}
+
+
+def test_a_refusal_of_which_two_calls_may_have_the_record_is_believed_of_none() -> None:
+    refused = Status("error", "refused diverged", since=3)
+    run = RunMemory(cells={A: frozenset({BEGUN, refused}), B: frozenset({BEGUN, refused})})
+    assert list(Memory(runs={TOP: run}).compare([], {"refused diverged"})) == []
+    assert run.statuses(A) == run.statuses(B) == {BEGUN, refused}
 
 
 def test_scopes_end_at_the_body_and_branches_of_one_group_are_beside_each_other() -> None:

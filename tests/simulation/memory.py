@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from tests.simulation.walking import Arguments
@@ -115,13 +117,20 @@ class Memory:
         return self.runs.setdefault(name, RunMemory())
 
     def compare(self, results: list[str], errors: set[str]) -> Iterator[str]:
-        """Yield what the log has and should not, or should have and has not; then believe it where both could be."""
+        """Yield what the log has and should not, or should have and has not; then believe it where both could be.
+
+        It is believed by its text alone, so only where there are as many records of a text as calls that may have it:
+        two moments can be the same.
+        """
         known: set[str] = set()
+        counts = Counter(results)
+        is_open = self._open(counts, errors)
+        yield from self._too_few(counts)
         for run in self.runs.values():
             for key, statuses in run.cells.items():
                 known |= {status.text for status in statuses if status.kind == "result" and status.text is not None}
                 yield from self._missing(key, statuses, results, errors)
-                run.cells[key] = _narrowed(statuses, set(results), errors)
+                run.cells[key] = _narrowed(statuses, set(results), errors, partial(is_open, key))
         unseen = any(
             None in {s.text for s in cell if s.kind == "result"}
             for r in self.runs.values()
@@ -132,6 +141,32 @@ class Memory:
                 yield f"on record is a result that nobody can have recorded: {text}"
         for text in {text for text in results if "#" in text and results.count(text) > 1}:
             yield f"on record more than once: {text}"
+
+    def _open(self, counts: Counter[str], errors: set[str]) -> Callable[[Key, Status], bool]:
+        """Return what says of a call and how it may stand whether the record can as well be another call's.
+
+        So it is where more calls may have that text than there are records of it, with those that nobody saw.
+        """
+        claims = Counter((s.kind, s.text) for _, cell in self._cells() for s in {_told(s) for s in cell})
+        unseen = Counter(key.name for key, cell in self._cells() if Status("result") in {_told(s) for s in cell})
+
+        def is_open(key: Key, status: Status) -> bool:
+            claimed = claims[status.kind, status.text]
+            if status.kind == "error":
+                return int(status.text in errors) < claimed
+            return counts[status.text or ""] < claimed + unseen[key.name]
+
+        return is_open
+
+    def _too_few(self, counts: Counter[str]) -> Iterator[str]:
+        sure = Counter(next(iter(s)).text for _, s in self._cells() if len(s) == 1 and next(iter(s)).kind == "result")
+        for text, cells in sure.items():
+            if text is not None and 0 < counts[text] < cells:
+                yield f"lost: {cells} calls had the result {text}, {counts[text]} of them are on record"
+
+    def _cells(self) -> Iterator[tuple[Key, frozenset[Status]]]:
+        for run in self.runs.values():
+            yield from run.cells.items()
 
     def _missing(self, key: Key, statuses: frozenset[Status], results: list[str], errors: set[str]) -> Iterator[str]:
         kinds = {status.kind for status in statuses}
@@ -167,15 +202,26 @@ def siblings(one: Scope, other: Scope) -> bool:
     return False
 
 
-def _narrowed(statuses: frozenset[Status], results: set[str], errors: set[str]) -> frozenset[Status]:
+def _told(status: Status) -> Status:
+    """How a call stands, without since when."""
+    return Status(status.kind, status.text)
+
+
+def _narrowed(
+    statuses: frozenset[Status], results: set[str], errors: set[str], is_open: Callable[[Status], bool]
+) -> frozenset[Status]:
+    """What of these the log leaves. `is_open`: whether the record of one can as well be another call's."""
     if len(statuses) == 1:
         return statuses
-    found = {s for s in statuses if s.kind == "result" and s.text in results}
+    texts = {"result": results, "error": errors}
+    on_record = {s for s in statuses if s.text in texts.get(s.kind, ())}
+    believed = {s for s in on_record if not is_open(s)}
+    found = {s for s in believed if s.kind == "result"}
     if found:
         return frozenset(found)
-    found = {s for s in statuses if s.kind == "error" and s.text in errors}
+    found = {s for s in believed if s.kind == "error"}
     if found:  # it may have been begun again since: that error is on record all the same
         at = max(s.since for s in found)
         return frozenset(found | {s for s in statuses if s.kind in ("begun", "unknown") and s.since > at})
-    left = {s for s in statuses if s.kind not in ("result", "error") or s.text is None}
+    left = {s for s in statuses if s.kind not in texts or s.text is None or s in on_record}
     return frozenset(left) or statuses

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.kernel import scopes
 from agent_run_ledger.runs import dynamic, frames
 from agent_run_ledger.runs.commits import Commits
@@ -17,6 +19,7 @@ from agent_run_ledger.runs.history import History
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.recorded import Recorded
 from agent_run_ledger.runs.tools import Tool
+from agent_run_ledger.store import StoreThread
 from agent_run_ledger.testing import KillPoint
 from tests.simulation.generator import Life, Story
 from tests.simulation.lives import warm
@@ -171,10 +174,36 @@ TWINS: dict[str, Twin] = {
 }
 
 
+def _slow_to_write() -> None:
+    """Time stands still, and of what is handed to the store's thread to be done once only the first is done."""
+    moment = int(time.time() * 1000)
+    SystemClock.now_ms = lambda self: moment  # type: ignore[method-assign]
+    posted: list[Callable[[], object]] = []
+
+    def post(self: StoreThread, fn: Callable[[], object]) -> None:
+        posted.append(fn)
+        if len(posted) == 1:
+            fn()
+
+    StoreThread.post = post  # type: ignore[method-assign]
+
+
+RIGHT: dict[str, Twin] = {
+    "of two equal moments one is on record": Twin(
+        breaks=_slow_to_write,
+        story=_story((Value(kind="now"), Value(kind="now"), _a(1)), Life(line=6), asynchronous=True),
+        noticed="",
+    ),
+}
+"""Ledgers that are as slow as they may be, in stories in which the simulation must notice nothing."""
+
+
 def main() -> int:
     """Print, as JSON, what the simulation says of each story: first with the library as it is, then with its twin."""
     warm()
-    said = {name: [_played(twin.story, None), _played(twin.story, twin.breaks)] for name, twin in TWINS.items()}
+    said = {
+        name: [_played(twin.story, None), _played(twin.story, twin.breaks)] for name, twin in (TWINS | RIGHT).items()
+    }
     print(json.dumps(said))
     return 0
 

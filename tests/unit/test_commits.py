@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from agent_run_ledger import Uncertain
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.commits import Commits
+from agent_run_ledger.runs.handed_out import HandedOut
 from agent_run_ledger.runs.journal import Batch, Started, Written
 
 IDENTITY = CallIdentity(name="pay", fingerprint=b"f", arguments={}, environment={}, version="1")
@@ -58,8 +60,9 @@ class Landed(threading.Condition):
 @pytest.mark.parametrize("failure", [None, Uncertain("nobody knows")])
 def test_who_settles_a_call_waits_for_the_commit_that_it_is_in(failure: Exception | None) -> None:
     journal, history = Journal(failure), History()
-    made: Any = (journal, history)
-    commits = Commits("r", made[0], made[1], None, 0)
+    opened: Any = SimpleNamespace(row=SimpleNamespace(run_id="r"), journal=journal, watch=None, handed_out=HandedOut())
+    made: Any = history
+    commits = Commits(opened, made, 0)
     commits._landed = Landed(commits.lock, journal)
     commits.forsake(Started(lane=0, index=0, identity=IDENTITY, tries=1, at_ms=0, repeatable=False))
 

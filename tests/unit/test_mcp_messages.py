@@ -156,6 +156,8 @@ def test_the_breaker_sees_a_result_without_its_envelope() -> None:
     assert answers.outcome_of({"content": []}) is None
     image = {"type": "image", "data": "x"}
     assert answers.outcome_of({"content": [image]}) == [image]
+    for said in (True, 1, "true", "yes"):
+        assert isinstance(answers.outcome_of(_text("no such file", isError=said)), answers.ToolFailed)
     failed = answers.outcome_of(_text("no such file", isError=True))
     assert isinstance(failed, answers.ToolFailed)
     assert str(failed) == "no such file"

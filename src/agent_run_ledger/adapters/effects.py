@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import string
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
+from weakref import WeakSet
 
 from agent_run_ledger.adapters.tool_target import Act, CalledTool
 from agent_run_ledger.effects.intents import check_text
-from agent_run_ledger.errors import LedgerError, Misuse, Vetoed
+from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, Misuse, Refused, Vetoed
 from agent_run_ledger.kernel.effects.request import Call, request_bytes
 from agent_run_ledger.kernel.effects.result import EffectResult
 from agent_run_ledger.ports.effect_steps import Probe, Wanted
+from agent_run_ledger.runs.current import Caller
+from agent_run_ledger.runs.dynamic import DynamicSession
 from agent_run_ledger.runs.effect_calls import EffectCall
 from agent_run_ledger.runs.effect_steps import MAX_SUCCESSORS, MOST_WAIT_S, Effect, effect_call
+from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.steps import Shape
 
 
@@ -56,13 +61,15 @@ class ToolEffect:
             raise _bad(f"wait_s is a number of seconds, at most {MOST_WAIT_S:,}")
 
     def key_of(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """Return the key of a call. Vetoed("bad_key") where its arguments make none: the agent may mend them."""
+        """Return the key of a call. Vetoed("bad_key") where its arguments make none: the agent may mend them.
+
+        Whatever a function of yours raises is that, but for what the ledger itself says to it.
+        """
         try:
             made = self.key(**arguments) if callable(self.key) else _filled(self.key, arguments)
             check_text("the key of an effect", made)
-        except (LedgerError, TypeError, ValueError, LookupError) as error:
-            said = error.message if isinstance(error, LedgerError) else f"{type(error).__name__}: {error}"
-            raise Vetoed(f"this call of {tool!r} names no effect: {said}", code="bad_key") from error
+        except Exception as error:
+            raise _vetoed(error, f"this call of {tool!r} names no effect", code="bad_key") from error
         return made
 
 
@@ -75,6 +82,8 @@ class EffectsByTool:
 
     def __init__(self, given: GivenEffects | None = None) -> None:
         self._effects = dict(given or {})
+        self._checked: WeakSet[DynamicSession] = WeakSet()
+        self._lock = threading.Lock()
         for name, effect in self._effects.items():
             _check(name, effect)
 
@@ -92,30 +101,50 @@ class EffectsByTool:
         """Whether a tool is an effect."""
         return tool in self._effects
 
+    def check(self, place: Caller | None) -> None:
+        """Stop an attempt, before anything is made in it, where an effect names a policy that its trust file has not.
+
+        Looked up once in each attempt. That effects cannot be opened now is for their calls to say, which wait then.
+        """
+        if not self._effects or not isinstance(place, Frame):
+            return
+        session = place.session
+        with self._lock:
+            if session in self._checked or session.over:
+                return
+        try:
+            effects = session.effects()
+        except Refused:
+            return
+        try:
+            effects.check_policies(sorted({effect.approval for effect in self._effects.values()}))
+        except Refused as error:
+            raise session.halt(error, place) from None
+        with self._lock:
+            self._checked.add(session)
+
     def waits(self, tool: str) -> bool:
         """Return whether a call waits for its decision before it says so."""
         return self._effects[tool].wait_s > 0
 
-    def call(self, tool: str, arguments: Mapping[str, Any], act: Act) -> EffectCall:
+    def call(self, tool: str, arguments: Mapping[str, Any], act: Act, *, fixed: bool = False) -> EffectCall:
         """Return what a call of a tool asks for, in the run of this context. Vetoed for arguments that ask for nothing.
 
         `act`: makes the call with the arguments that were approved; not used where the effect has a target of its own.
+        `fixed`: it can make the call with these very arguments alone.
         """
         effect = self._effects[tool]
         try:
             if isinstance(effect, Effect):
                 return effect.asked((), dict(arguments))
-            request = request_bytes(Call.of(tool, arguments))
-        except Misuse as error:
-            if error.code == "outside_run":
-                raise
-            raise Vetoed(
-                f"this call of {tool!r} cannot be asked for: {error.message}", code="bad_call", hint=error.hint
-            ) from error
+            asked = Call.of(tool, arguments)
+            request = request_bytes(asked)
+        except Exception as error:  # the function that builds may raise anything, and nothing was asked for yet
+            raise _vetoed(error, f"this call of {tool!r} cannot be asked for", code="bad_call") from error
         wanted = Wanted(
             action_key=effect.key_of(tool, arguments),
             request=request,
-            target=CalledTool(tool, act, audience=effect.audience),
+            target=CalledTool(tool, act, audience=effect.audience, only=asked.body if fixed else None),
             approval=effect.approval,
         )
         return effect_call(
@@ -127,6 +156,42 @@ class EffectsByTool:
         if not isinstance(self._effects[tool], Effect):
             return result.json() if result.answer else _evidence(tool, result)
         return (result.answer or b"").decode("utf-8", "replace") or _evidence(tool, result)
+
+
+def state_of(waits: EffectPending) -> str:
+    """Return what a call of an effect waits for, as frameworks are told it.
+
+    "pending": people decide. "in_doubt": evidence decides. "elsewhere": another run or process is at it. "held_up":
+    the store, the trust file or the program does not allow it now, which is to be put in order, and nobody decided so.
+    """
+    if isinstance(waits, ApprovalPending):
+        return "pending"
+    if isinstance(waits, EffectInDoubt):
+        return "in_doubt"
+    return "elsewhere" if waits.code in _AT_IT else "held_up"
+
+
+_AT_IT: Final = frozenset({"effect_elsewhere", "effect_left", "effect_pending"})
+"""The codes of what somebody is at: the same call later finds out how that ended."""
+
+_MOST_SAID: Final = 500
+
+
+_OF_THE_PROGRAM: Final = ("outside_run", "nested_effect")
+"""Misuse that no other arguments mend."""
+
+
+def _vetoed(error: Exception, said: str, *, code: str) -> LedgerError:
+    """Return what a call is told that asks for nothing; what the ledger says of the run or the store is no such thing.
+
+    What a program raised may hold the whole of its arguments: a veto is kept, and shown, so it is cut.
+    """
+    if isinstance(error, LedgerError) and (not isinstance(error, Misuse) or error.code in _OF_THE_PROGRAM):
+        return error
+    words = error.message if isinstance(error, Misuse) else f"{type(error).__name__}: {error}"
+    if len(words) > _MOST_SAID:
+        words = f"{words[:_MOST_SAID]} ..."
+    return Vetoed(f"{said}: {words}", code=code, hint=error.hint if isinstance(error, Misuse) else "")
 
 
 def _evidence(tool: str, result: EffectResult) -> str:

@@ -30,11 +30,15 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a gate says. `approval_id` names what is waited for; `reason` is for people and the agent."""
+    """What a gate says. `approval_id` names what is waited for; `reason` is for people and the agent.
+
+    `state`: what a pending call waits for, a decision by default; of effects see `adapters.effects.state_of`.
+    """
 
     permission: Permission
     approval_id: str = ""
     reason: str = ""
+    state: str = "pending"
 
 
 class CallWaits(Pending):

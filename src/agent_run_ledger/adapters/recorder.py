@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,16 +9,16 @@ from contextvars import Token
 from copy import copy
 from typing import Any
 
-from agent_run_ledger.adapters.effects import EffectsByTool, GivenEffects
+from agent_run_ledger.adapters.effects import EffectsByTool, GivenEffects, state_of
 from agent_run_ledger.adapters.finite import finite, is_finite
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
 from agent_run_ledger.adapters.tool_target import Act, ActAsync, beside_loop
 from agent_run_ledger.codecs import NotFinite, value_digest
-from agent_run_ledger.errors import ApprovalPending, EffectPending, Misuse, Pending, Refused, Unstorable, Vetoed
-from agent_run_ledger.kernel.effects.request import Call
+from agent_run_ledger.errors import ApprovalPending, EffectPending, Pending, Refused, Unstorable, Vetoed
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.effect_calls import DECIDED, ask_for, perform
+from agent_run_ledger.runs.own_thread import in_own_thread
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.runs.steps import Step
 from agent_run_ledger.runs.tools import Tool
@@ -48,7 +47,8 @@ class Recorder:
 
     A tool of `effects` is an action of the ledger: a call of it waits for people's approval by ApprovalPending, for
     evidence by EffectInDoubt, and what they refuse is Vetoed with the code of their decision. While it waits, what was
-    said of the gate's Pending holds.
+    said of the gate's Pending holds. Nothing is made in an attempt where one of them names a policy that the trust file
+    has not: Refused("no_policy").
 
     `outcome`: for a framework whose tools return envelopes, see `Tool`. `run`: the run to record in where a hook is
     called in a thread or task that the framework made outside of the `with` block's context; else the run of the
@@ -155,18 +155,20 @@ class Recorder:
 
         An unsafe tool of which nobody can say whether it happened is not called: a result says so (see `Tool`).
         `make_with`: makes the call of a tool that is an effect with the arguments that were approved, which may be
-        others than the agent's; without it such a call is made by `make`, of the agent's own arguments alone.
+        others than the agent's; without it such a call is made by `make`, of the agent's own arguments alone, and
+        EffectPending("other_arguments") where people edited them.
         """
+        self.effects.check(CURRENT.get() or self._place)
         step = self._tool(name, keyed=bool(call_id), asynchronous=False)
         if not self.is_effect(name):
             allowed = self._allowed(make, self._veto(name, arguments, call_id))
             return self._within(lambda: step(allowed, call_id, **finite(arguments)))
-        act = make_with or _only(arguments, make)
+        act: Act = make_with or (lambda _: make())
         with self._settled(name, arguments, call_id) as asked_before:
             veto = self._veto(name, arguments, call_id)
             if asked_before and not veto:
                 self._wait_on(name, arguments)
-            allowed = self._allowed(lambda: self._carried_out(name, arguments, act), veto)
+            allowed = self._allowed(lambda: self._carried_out(name, arguments, act, fixed=make_with is None), veto)
             return self._within(lambda: step(allowed, call_id, **finite(arguments)))
 
     async def atool(
@@ -179,19 +181,21 @@ class Recorder:
         make_with: ActAsync | None = None,
     ) -> Any:
         """Do what `tool` does, on the running event loop."""
+        self.effects.check(CURRENT.get() or self._place)
         step = self._tool(name, keyed=bool(call_id), asynchronous=True)
         if not self.is_effect(name):
             allowed = self._allowed_async(make, self._veto(name, arguments, call_id))
             return await self._within(lambda: step(allowed, call_id, **finite(arguments)))
-        act: ActAsync = make_with or _only(arguments, make)
+        act: ActAsync = make_with or (lambda _: make())
+        fixed = make_with is None
 
         async def carry_out() -> Any:
-            return await beside_loop(lambda call: self._carried_out(name, arguments, call), act)
+            return await beside_loop(lambda call: self._carried_out(name, arguments, call, fixed=fixed), act)
 
         with self._settled(name, arguments, call_id) as asked_before:
             veto = self._veto(name, arguments, call_id)
             if asked_before and not veto:
-                await asyncio.to_thread(self._wait_on, name, arguments)
+                await in_own_thread(lambda: self._wait_on(name, arguments))
             allowed = self._allowed_async(carry_out, veto)
             return await self._within(lambda: step(allowed, call_id, **finite(arguments)))
 
@@ -214,6 +218,7 @@ class Recorder:
         By the rules, else by the gate: nobody is to approve what may never be made. An effect that nobody has asked for
         is asked for, and is pending until people have approved it.
         """
+        self.effects.check(CURRENT.get() or self._place)
         forbidden = self._forbidden(name, arguments)
         if forbidden:
             return Answer(permission=Permission.DENIED, reason=forbidden)
@@ -221,14 +226,16 @@ class Recorder:
         if answer.permission is Permission.ALLOWED and self.is_effect(name):
             waits = self._asked_for(name, arguments)
             if waits is not None:
-                return Answer(permission=Permission.PENDING, approval_id=waits.action_id, reason=waits.hint)
+                state = state_of(waits)
+                reason = waits.hint if state == "pending" else str(waits)
+                return Answer(permission=Permission.PENDING, approval_id=waits.action_id, reason=reason, state=state)
         return answer
 
     async def aask(self, name: str, arguments: Mapping[str, Any], *, call_id: str = "") -> Answer:
         """Do what `ask` does, beside the running event loop where the ledger is asked."""
         if not self.is_effect(name):
             return self.ask(name, arguments, call_id=call_id)
-        return await asyncio.to_thread(self.ask, name, arguments, call_id=call_id)
+        return await in_own_thread(lambda: self.ask(name, arguments, call_id=call_id))
 
     def waits_elsewhere(
         self, name: str, arguments: Mapping[str, Any], call_id: str, answer: Answer | EffectPending
@@ -245,10 +252,10 @@ class Recorder:
         waits.elsewhere = True
         self._waits()[_which(name, arguments, call_id)] = waits
 
-    def _carried_out(self, name: str, arguments: Mapping[str, Any], act: Act) -> Any:
+    def _carried_out(self, name: str, arguments: Mapping[str, Any], act: Act, *, fixed: bool) -> Any:
         """Carry out an effect, in the body of its step."""
         called = self._called(name)
-        return self.effects.told(called, perform(self.effects.call(called, arguments, act)))
+        return self.effects.told(called, perform(self.effects.call(called, arguments, act, fixed=fixed)))
 
     def _asked_for(self, name: str, arguments: Mapping[str, Any]) -> EffectPending | None:
         """Ask for an effect that nobody has asked for, and return what it waits for; what is wrong, the call says."""
@@ -318,11 +325,16 @@ class Recorder:
         return self._gate(ToolRequest(run_id=self._run_id(), tool=tool, arguments=arguments, call_id=call_id))
 
     def _waits_for(self, name: str, answer: Answer) -> CallWaits:
-        which = f" {answer.approval_id!r}" if answer.approval_id else ""
-        said = f"the call of {self._called(name)!r} waits for approval{which}"
+        if answer.state == "pending":
+            which = f" {answer.approval_id!r}" if answer.approval_id else ""
+            said = f"the call of {self._called(name)!r} waits for approval{which}"
+        else:
+            which = f" (action {answer.approval_id})" if answer.approval_id else ""
+            said = f"the call of {self._called(name)!r} waits{which}, and not for approval"
         return CallWaits(said, approval_id=answer.approval_id, hint=answer.reason)
 
     def _check_waiting(self, request: Mapping[str, Any], told_of: ToldOf | None) -> None:
+        self.effects.check(CURRENT.get() or self._place)
         waits = self._waits()
         for which, one in [*waits.items()]:
             if not (isinstance(one, CallWaits) and one.elsewhere):
@@ -415,18 +427,6 @@ def _again(waits: Pending) -> Pending:
     if isinstance(waits, CallWaits):
         return CallWaits(waits.message, approval_id=waits.approval_id, hint=waits.hint)
     return copy(waits)
-
-
-def _only(arguments: Mapping[str, Any], make: Callable[[], Any]) -> Callable[[dict[str, Any]], Any]:
-    """Return what makes a call with these arguments, and with no others."""
-
-    def act(approved: dict[str, Any]) -> Any:
-        # As bytes: True is 1 to Python, and people approved one of them.
-        if Call.of("tool", approved).body != Call.of("tool", dict(arguments)).body:
-            raise Misuse("other arguments were approved, and this framework's call takes none", code="other_arguments")
-        return make()
-
-    return act
 
 
 def _nothing(arguments: dict[str, Any]) -> Any:

@@ -41,15 +41,22 @@ class CalledTool:
 
     target_class = TargetClass.N
 
-    def __init__(self, tool: str, act: Act, *, audience: str = "") -> None:
+    def __init__(self, tool: str, act: Act, *, audience: str = "", only: bytes | None = None) -> None:
+        """`only`: the arguments, as bytes of a Call, that `act` can make the call with; None for any."""
         self.tool = tool
+        self._only = only
         self.audience = audience or f"tool:{tool}"
         self._act = act
 
     def check(self, request: Request | Call) -> None:
-        """Misuse("other_request") for what is no call of this tool."""
+        """Misuse("other_request") for what is no call of this tool, ("other_arguments") for what it cannot take."""
         if not isinstance(request, Call) or request.name != self.tool:
             raise Misuse(f"{self.audience} is not what this request asks", code="other_request")
+        if self._only is not None and request.body != self._only:  # as bytes: True is 1 to Python
+            raise Misuse(
+                f"other arguments than its own were approved, and {self.audience} can be called with no others here",
+                code="other_arguments",
+            )
 
     def send(self, sending: Sending) -> Report:
         """See ports.targets.Target.send."""

@@ -27,7 +27,7 @@ Key = Annotated[str, typer.Option("--key", metavar="KEY", help="The name of this
 Target = Annotated[str, typer.Option("--target", metavar="URL", help="To whom it is sent: the audience.")]
 Class = Annotated[TargetClass, typer.Option("--class", help="What the target does about what comes late or again.")]
 ChecksExpiry = Annotated[
-    bool, typer.Option("--checks-expiry", help="The receiver refuses a permit that is over. Not under a trust file.")
+    bool, typer.Option("--checks-expiry", help="The receiver refuses a permit that is over. Approvers sign it.")
 ]
 Executor = Annotated[str, typer.Option("--executor", metavar="NAME", help="Who may carry it out.")]
 Policy = Annotated[
@@ -179,7 +179,7 @@ def _as_before(
         executor=executor_of(asked.found, executor or terms.executor),
         audience=terms.audience,
         target_class=terms.target_class,
-        checks_expiry=terms.checks_expiry and asked.found is None,  # under a trust file it is nobody's to say
+        checks_expiry=terms.checks_expiry,
         policy_sha256=counted.sha256,
         approvals_needed=approvals or counts or terms.approvals_needed,
         window_ms=given_ms or counted.window_ms,

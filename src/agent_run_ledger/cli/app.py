@@ -42,6 +42,7 @@ from agent_run_ledger.cli.runs_fork import fork
 from agent_run_ledger.cli.runs_list import list_command
 from agent_run_ledger.cli.runs_resolve import resolve
 from agent_run_ledger.cli.runs_show import show
+from agent_run_ledger.cli.runs_submit import submit
 from agent_run_ledger.cli.runs_watch import watch
 from agent_run_ledger.cli.sql import sql
 from agent_run_ledger.cli.trust_make import cosign, sign
@@ -52,6 +53,7 @@ from agent_run_ledger.cli.upgrade import upgrade
 from agent_run_ledger.cli.usage import usage
 from agent_run_ledger.cli.verify import verify
 from agent_run_ledger.cli.version import print_version, version
+from agent_run_ledger.cli.worker import worker
 
 _HELP = """Runs of agents that go on where they were, in one provable log.
 
@@ -71,6 +73,7 @@ _PROXY_HELP = "Stand between a client and its server, and record what passes."
 
 COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("init", init, "Make a store and give it authority."),
+    ("worker", worker, "Begin the runs of a queue, and go on with those left behind."),
     ("usage", usage, "Show tokens and cost: spent, restored, uncertain."),
     ("verify", verify, "Check the whole log, or prove one leaf."),
     ("export", export, "Write the log as CloudEvents, one JSON line per leaf."),
@@ -91,6 +94,7 @@ RUN_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("show", show, "Show a run as a tree, or a step with its values."),
     ("explain", explain, "Say what each attempt restored and ran, and why."),
     ("watch", watch, "Follow a run until it ends."),
+    ("submit", submit, "Put a run on record that a worker is to begin."),
     ("fork", fork, "Make a new run that goes on from a step."),
     ("resolve", resolve, "Say what became of a call with an unknown outcome."),
     ("quarantine", quarantine, "Refuse every start until a release."),

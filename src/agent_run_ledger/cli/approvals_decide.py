@@ -61,6 +61,8 @@ def _as_signed(view: ActionView, statement: Statement) -> ActionView:
 
     Where the ledger has other terms by then, it refuses what was signed.
     """
+    from agent_run_ledger.effects.views import CLASS_WORDS
+
     return replace(
         view,
         action_key=statement.action_key,
@@ -69,6 +71,9 @@ def _as_signed(view: ActionView, statement: Statement) -> ActionView:
         requester=statement.requester,
         executor=statement.executor,
         audience=statement.audience,
+        target_class=statement.target_class,
+        checks_expiry=statement.checks_expiry,
+        guarantee=CLASS_WORDS[statement.target_class],
         preconditions=statement.preconditions,
         not_before_ms=statement.not_before_ms,
         dispatch_before_ms=statement.dispatch_before_ms,
@@ -147,7 +152,8 @@ def _can_ask(*, as_json: bool, yes: bool) -> None:
 
 def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_json: bool) -> None:
     from agent_run_ledger.cli.effect_stores import warn
-    from agent_run_ledger.cli.output import print_json, say
+    from agent_run_ledger.cli.folding import say_folded
+    from agent_run_ledger.cli.output import print_json
     from agent_run_ledger.cli.words import clean
 
     unprotected = here.ledger.status().not_protected
@@ -165,5 +171,7 @@ def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_jso
             }
         )
         return
-    say(f"{done} by {clean(principal)}: action {view.action_id.hex()} of {clean(view.action_key)} is {view.status}")
+    say_folded(
+        f"{done} by {clean(principal)}: action {view.action_id.hex()} of {clean(view.action_key)} is {view.status}"
+    )
     warn(unprotected)

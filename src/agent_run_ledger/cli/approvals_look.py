@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from agent_run_ledger.ports.effects import StoredAction
 
 PAGE = 50
+_BY_TIME = "may end by time alone: the target is taken to refuse a permit that is over"
+_NOT_BY_TIME = "never ends by time alone"
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")]
 
 
@@ -22,8 +24,9 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
     """List what waits for an approval, oldest first."""
     from agent_run_ledger.cli.effect_stores import not_protected, view_in, warn
     from agent_run_ledger.cli.effects_words import SHORT_DIGITS
+    from agent_run_ledger.cli.folding import say_folded
     from agent_run_ledger.cli.next_steps import next_command
-    from agent_run_ledger.cli.output import new_table, note, print_json, say, show, text
+    from agent_run_ledger.cli.output import note, print_json, show_rows
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.cli.words import ago_words, clean
@@ -39,8 +42,7 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
         return
     now_ms = time.time_ns() // 1_000_000
     if page:
-        table = new_table("ACTION", "KEY", "TO", "ASKED BY", "APPROVALS", "PROPOSED", "WINDOW", right=("APPROVALS",))
-        table.columns[0].no_wrap = True  # an id that is cut in two is another one: other columns fold first
+        rows: list[tuple[str, ...]] = []
         for stored, view in page:
             counts = f"{len(view.approvals)}/{view.approvals_needed}"
             proposed = ago_words(stored.proposed_at_ms, now_ms)
@@ -52,11 +54,12 @@ def list_command(limit: Limit = PAGE, db: Db = None, as_json: Json = False) -> N
                 counts,
                 proposed,
             )
-            table.add_row(*map(text, (*cells, window_words(view, now_ms))))
-        show(table)
+            rows.append((*cells, window_words(view, now_ms)))
+        names = ("ACTION", "KEY", "TO", "ASKED BY", "APPROVALS", "PROPOSED", "WINDOW")
+        show_rows(names, rows, right=("APPROVALS",))
         note(f"one of them: {next_command(db_setting(db), 'approvals', 'show', page[0][1].action_id.hex())}")
     else:
-        say(f"nothing waits for an approval in {clean(where)}")
+        say_folded(f"nothing waits for an approval in {clean(where)}")
     if len(found) > limit:
         note(f"more than {limit} wait: --limit shows more")
     warn(unprotected)
@@ -95,9 +98,15 @@ def show_command(action: ActionId, trust: Trust = None, db: Db = None, as_json: 
 
 
 def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -> None:
-    """Print what is approved: the fields of the statement, who approved, who may, and the display."""
+    """Print what is approved: the fields of the statement, who approved, who may, and the display.
+
+    In the fields, as in the display, only letters stand for themselves, and those beyond ASCII are named in the end.
+    """
+    from agent_run_ledger.cli.folding import say_exact, say_folded
     from agent_run_ledger.cli.output import say, show_named
-    from agent_run_ledger.cli.words import clean, clean_lines, iso
+    from agent_run_ledger.cli.words import clean_lines, iso
+    from agent_run_ledger.kernel.effects.display import letters_beyond
+    from agent_run_ledger.kernel.effects.display import shown as only_letters
 
     window = f"{iso(view.not_before_ms)} to {iso(view.dispatch_before_ms)}"
     policy = policy_json(view, trust)
@@ -108,7 +117,9 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
         ("state", view.status),
         ("asked by", view.requester),
         ("sent by", view.executor),
-        ("sent to", f"{view.audience} ({view.guarantee})"),
+        ("sent to", view.audience),
+        ("taken for", f"class {view.target_class}: {view.guarantee}"),
+        ("a doubt", _BY_TIME if view.by_time else _NOT_BY_TIME),
         ("window", f"{window}, {window_words(view, time.time_ns() // 1_000_000)}"),
         *(("only if", f"{name} is {value}") for name, value in view.preconditions),
         ("policy", str(policy["policy"] or f"unknown, {view.policy_sha256.hex()}")),
@@ -116,13 +127,17 @@ def print_action(view: ActionView, trust: TrustFile | None, shown: str | None) -
         ("missing", f"{missing} of {view.approvals_needed}" + _by_whom(view, trust)),
         ("request", f"SHA-256 {view.request_sha256.hex()}"),
     ]
-    show_named([(name, clean(words)) for name, words in lines])
+    fields = [(name, only_letters(words)) for name, words in lines]
+    beyond = letters_beyond([words for _, words in fields])
+    if beyond:
+        fields.append(("CAREFUL", f"{beyond}: letters of other alphabets can look like those of this one"))
+    show_named(fields)
     say("")
     if shown is None:
-        say("Its bytes have no display that its proposal names: this command cannot approve it.")
+        say_folded("Its bytes have no display that its proposal names: this command cannot approve it.")
         return
     for line in clean_lines(shown.rstrip("\n")):
-        say(f"  {line}")
+        say_exact(line, before="  ")
 
 
 def display_of(view: ActionView, body: bytes) -> str | None:
@@ -148,6 +163,8 @@ def action_json(view: ActionView, stored: StoredAction) -> dict[str, object]:
         "executor": view.executor,
         "audience": view.audience,
         "target_class": str(view.target_class),
+        "checks_expiry": view.checks_expiry,
+        "by_time": view.by_time,
         "request_sha256": view.request_sha256.hex(),
         "display_sha256": view.display_sha256.hex(),
         "policy_sha256": view.policy_sha256.hex(),

@@ -108,7 +108,7 @@ def _print(view: RunView, told: Sequence[ToldCall], counts: Mapping[int, CallCou
 
     for attempt in view.attempts:
         lines += [Text(), text(attempt_head(attempt), "bold")]
-        if not attempt.is_fork:
+        if attempt.executed:
             add(_count_words(counts[attempt.number]))
         if attempt.reason:
             add(f"it stopped at {first_line(attempt.reason, limit=MAX_REASON)}")

@@ -1,4 +1,4 @@
-"""The findings of `arl doctor` about the trust file: which one is in use, and what it does not protect."""
+"""The findings of `arl doctor` about the trust file and keys: which one is in use, and what it does not protect."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def look_at_trust(found: Findings, store: AnyStore) -> None:
     from agent_run_ledger.ledger.authority import find_authority
     from agent_run_ledger.ledger.local_trust import LOCAL, UNSIGNED
 
+    _look_for_keys(found, store.location)
     if not store.authority or store.is_copy:
         return
     on_record = store.reader().effects.trust()
@@ -47,6 +48,18 @@ def look_at_trust(found: Findings, store: AnyStore) -> None:
         found.add("ok", "trust file", f"serial {on_record.serial}, {authority.path}")
     if on_record is not None and authority is not None and authority.signed.sha256 == on_record.sha256:
         _look_at_officers(found, authority.trust)
+
+
+def _look_for_keys(found: Findings, location: str) -> None:
+    """Warn of private keys that lie where the store does, under whatever name."""
+    from agent_run_ledger.cli.words import listed
+    from agent_run_ledger.ledger.local_trust import stray_keys
+
+    keys = stray_keys(location)
+    if keys:
+        words = f"private keys lie beside this database: {listed(keys)}"
+        advice = "keep each where only its owner can read it: who can read that folder can sign with what lies there"
+        found.add("warn", "keys", words, advice)
 
 
 def _look_at_officers(found: Findings, trust: TrustFile) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_run_ledger.cli.output import note
+from agent_run_ledger.cli.folding import note_folded
 from agent_run_ledger.cli.settings import Setting, db_setting
 from agent_run_ledger.cli.stores import hints_for
 from agent_run_ledger.cli.words import clean
@@ -103,4 +103,4 @@ def not_protected(store: AnyStore) -> tuple[str, ...]:
 def warn(words: Sequence[str]) -> None:
     """Print on stderr what nothing guards against."""
     for one in words:
-        note(f"not protected: {clean(one)}")
+        note_folded(f"not protected: {clean(one)}")

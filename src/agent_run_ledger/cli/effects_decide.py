@@ -49,7 +49,7 @@ def reconcile(
     """Decide, by the evidence on record and not as its executor, what became of an action in doubt.
 
     What is missing is said, with the command that comes first. Nothing is ever guessed. Under a trust file a key says
-    who decides: that of a reconciler, and of each who decides together with them.
+    who decides, that of a reconciler and of each who decides together with them; all but that it happened they sign.
     """
     from agent_run_ledger.cli.confirm import confirm
     from agent_run_ledger.cli.effects_done import hints_about, print_done
@@ -73,16 +73,18 @@ def reconcile(
                 _happened(asked, row)
                 did = "decided that it happened"
             elif did_not_happen:
-                together = asked.people(people, with_key, with_passphrase_file)
-                asked.ledger.reconcile_not_executed(asked.actor, row.action_id, people=together)
+                together, sign = asked.people(people, with_key, with_passphrase_file)
+                asked.ledger.reconcile_not_executed(asked.actor, row.action_id, people=together, sign=sign)
                 did = "decided that it did not happen"
             elif never_prepared:
-                asked.ledger.close_unprepared(asked.actor, row.action_id)
+                asked.ledger.close_unprepared(asked.actor, row.action_id, sign=asked.sign)
                 did = "closed: it was never prepared"
             else:
                 confirm(_WRITE_OFF_ASKS.format(key=clean(row.action_key)), yes=yes)
-                together = asked.people(people, with_key, with_passphrase_file)
-                asked.ledger.write_off(asked.actor, row.action_id, nobody_can_observe=nobody_can_look, people=together)
+                together, sign = asked.people(people, with_key, with_passphrase_file)
+                asked.ledger.write_off(
+                    asked.actor, row.action_id, nobody_can_observe=nobody_can_look, people=together, sign=sign
+                )
                 did = "written off"
         print_done(asked, row.action_id, did, as_json=as_json)
 

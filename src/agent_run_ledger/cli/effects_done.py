@@ -63,7 +63,8 @@ def print_done(asked: Asking, action_id: bytes, did: str, *, as_json: bool, **mo
     from agent_run_ledger.cli.effect_stores import warn
     from agent_run_ledger.cli.effects_json import action_json
     from agent_run_ledger.cli.effects_words import next_words, state_words
-    from agent_run_ledger.cli.output import note, print_json, say
+    from agent_run_ledger.cli.folding import note_folded, say_folded
+    from agent_run_ledger.cli.output import print_json
     from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.cli.words import clean
     from agent_run_ledger.ledger.effect_inbox import waiting
@@ -79,8 +80,8 @@ def print_done(asked: Asking, action_id: bytes, did: str, *, as_json: bool, **mo
         said = {"did": did, "asked_by": asked.json, **more, "not_protected": unprotected}
         print_json({**said, "action": action_json(one, setting)})
         return
-    note(f"asked by {asked.words}")
-    say(f"{clean(one.action.action_key)} ({action_id.hex()}): {did}")
-    say(f"it is {clean(state_words(one))}")
-    say(f"next: {clean(next_words(one))}")
+    note_folded(f"asked by {clean(asked.words)}")
+    say_folded(f"{clean(one.action.action_key)} ({action_id.hex()}): {did}")
+    say_folded(f"it is {clean(state_words(one))}")
+    say_folded(f"next: {clean(next_words(one))}")
     warn(unprotected)

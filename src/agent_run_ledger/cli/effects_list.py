@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 PAGE = 20
 InDoubt = Annotated[bool, typer.Option("--doubt", help="Only what is in doubt: unresolved, or its worker is silent.")]
-States = Annotated[list[ActionState] | None, typer.Option("--state", help="Only this state; may come again.")]
+States = Annotated[
+    list[ActionState] | None,
+    typer.Option("--state", metavar="STATE", help=f"Only this state; may come again: {', '.join(ActionState)}."),
+]
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only members of this key.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")]
 
@@ -32,7 +35,8 @@ def list_effects(
     """List open actions, what waits longest first: its age, its evidence, and what may be done next by whom."""
     from agent_run_ledger.cli.copies import copy_json, note_copy
     from agent_run_ledger.cli.effects_json import action_json
-    from agent_run_ledger.cli.output import note, print_json, say
+    from agent_run_ledger.cli.folding import say_folded
+    from agent_run_ledger.cli.output import note, print_json
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.cli.words import clean
@@ -53,7 +57,7 @@ def list_effects(
         return
     if not page:
         what = "nothing in doubt" if doubt else f"no {' or '.join(state)} actions" if state else "no open actions"
-        say(f"{what} in {clean(where)}" + (f" under {clean(key)}" if key is not None else ""))
+        say_folded(f"{what} in {clean(where)}" + (f" under {clean(key)}" if key is not None else ""))
         return
     _print(page, setting)
     if more:
@@ -61,10 +65,10 @@ def list_effects(
 
 
 def _print(page: list[Waiting], setting: Setting) -> None:
-    """Print a table where it fits, else one block of lines for each action; then where to read on."""
+    """Print the actions, and where to read on."""
     from agent_run_ledger.cli.effects_words import SHORT_DIGITS, age_words, evidence_words, next_words, state_words
     from agent_run_ledger.cli.next_steps import next_command
-    from agent_run_ledger.cli.output import fits, new_grid, new_table, note, show, text
+    from agent_run_ledger.cli.output import note, show_rows
 
     names = ("AGE", "ACTION", "KEY", "STATE", "TARGET", "CLASS", "GEN", "EVIDENCE", "NEXT")
     rows = [
@@ -81,15 +85,5 @@ def _print(page: list[Waiting], setting: Setting) -> None:
         )
         for one in page
     ]
-    table = new_table(*names, right=("GEN",))
-    for row in rows:
-        table.add_row(*map(text, row))
-    if fits(table):
-        show(table)
-    else:
-        for row in rows:
-            grid = new_grid()
-            for name, words in zip(names, row, strict=True):
-                grid.add_row(text(name.lower(), "bold"), text(words))
-            show(grid, text(""))
+    show_rows(names, rows, right=("GEN",))
     note(f"the whole story of one: {next_command(setting, 'effects', 'show', page[0].action.action_id.hex())}")

@@ -85,7 +85,7 @@ def observe(
         else:
             piece = _look(asked, row, found, _drain_named(row, after), evidence_id)
         with hints_about(row):
-            asked.ledger.observe(asked.actor, row.action_id, piece)
+            asked.ledger.observe(asked.actor, row.action_id, piece, sign=asked.sign if found is None else None)
         did = "evidence recorded" if found is not None else f"drain {evidence_id.hex()} recorded"
         if found is Found.NOTHING and after is None:
             did += ", with no drain before it: it does not show that nothing can happen any more"

@@ -46,12 +46,13 @@ def show_effect(action: ActionId, db: Db = None, as_json: Json = False) -> None:
 
 
 def _print(story: Story, setting: Setting) -> None:
+    from agent_run_ledger.cli.folding import say_folded
     from agent_run_ledger.cli.output import say
     from agent_run_ledger.cli.words import clean, counted
 
     standing = story.where.standing
-    say(f"{clean(story.action_key)}: {counted(len(story.members), 'member')}")
-    say(f"ledger {standing.state} as seen from here, epoch {standing.epoch}, witness {standing.witness}")
+    say_folded(f"{clean(story.action_key)}: {counted(len(story.members), 'member')}")
+    say_folded(f"ledger {standing.state} as seen from here, epoch {standing.epoch}, witness {standing.witness}")
     for number, member in enumerate(story.members, 1):
         say("")
         _print_member(member, number, setting)
@@ -60,12 +61,13 @@ def _print(story: Story, setting: Setting) -> None:
 def _print_member(member: Member, number: int, setting: Setting) -> None:
     from agent_run_ledger.cli.effects_told import told_words
     from agent_run_ledger.cli.effects_words import age_words, approvals_words, evidence_words, state_words
+    from agent_run_ledger.cli.folding import say_exact, say_folded
     from agent_run_ledger.cli.output import say, show_named
     from agent_run_ledger.cli.words import clean, iso
 
     one = member.waiting
     action, terms = one.action, one.action.terms
-    say(f"{number}. {action.action_id.hex()}: {clean(state_words(one))}")
+    say_folded(f"{number}. {action.action_id.hex()}: {clean(state_words(one))}")
     lines = [
         ("age", age_words(one)),
         ("asked by", action.requester),
@@ -83,16 +85,18 @@ def _print_member(member: Member, number: int, setting: Setting) -> None:
     show_named([(f"   {name}", words) for name, words in lines])
     say("   request:")
     for line in _asked_lines(member.asked, terms.request_sha256):
-        say(f"     {clean(line)}")
+        say_exact(clean(line), before="     ")
     say("   what happened:")
     for told in member.told:
-        say(f"     {iso(told.command.now.latest_ms)} leaf {told.leaf_index}: {clean(told_words(told))}")
+        at, words = iso(told.command.now.latest_ms), clean(told_words(told))
+        say_folded(f"{at} leaf {told.leaf_index}: {words}", before="     ")
     _print_ways(one, setting)
 
 
 def _print_ways(one: Waiting, setting: Setting) -> None:
     """Print what may be done next, and what the rules would refuse now with what is missing."""
     from agent_run_ledger.cli.effects_words import STEP_WORDS, next_words, way_command, way_words, worker_goes_on
+    from agent_run_ledger.cli.folding import say_folded
     from agent_run_ledger.cli.output import say
     from agent_run_ledger.cli.words import clean
 
@@ -101,14 +105,26 @@ def _print_ways(one: Waiting, setting: Setting) -> None:
         return
     say("   what may be done next:")
     if worker_goes_on(one):
-        say(f"     {next_words(one)}")
+        say_folded(clean(next_words(one)), before="     ")
     for way in one.ways:
         if way.open:
-            command = way_command(setting, way, one)
-            say(f"     {clean(way_words(way))}" + (f": {command}" if command else ""))
+            _print_way(clean(way_words(way)), way_command(setting, way, one))
     for way in one.ways:
         if not way.open:
-            say(f"     not now: {STEP_WORDS[way.step]}: {way.words} ({way.refused})")
+            say_folded(clean(f"not now: {STEP_WORDS[way.step]}: {way.words} ({way.refused})"), before="     ")
+
+
+def _print_way(words: str, command: str) -> None:
+    """Print one way on; a command that does not fit beside the words has a line of its own, to be copied whole."""
+    from agent_run_ledger.cli.folding import folded, say_folded, stdout_width
+    from agent_run_ledger.cli.output import say
+
+    whole = f"{words}: {command}" if command else words
+    if not command or len(folded(whole, stdout_width(), before="     ")) == 1:
+        say_folded(whole, before="     ")
+        return
+    say_folded(f"{words}:", before="     ")
+    say(f"       {command}")
 
 
 def _asked_lines(asked: Asked, request_sha256: bytes) -> list[str]:

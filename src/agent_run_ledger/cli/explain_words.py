@@ -19,6 +19,8 @@ def attempt_head(attempt: AttemptView) -> str:
 
     if attempt.is_fork:
         return f"Attempt {attempt.number} is the making of the fork, {iso(attempt.started_at_ms)}; nothing ran in it."
+    if attempt.is_submission:
+        return f"Attempt {attempt.number} is the submission, {iso(attempt.started_at_ms)}; nothing ran in it."
     ends = {
         AttemptEnd.DIED: "and died: nothing says how",
         AttemptEnd.LIVE: "and lives",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from agent_run_ledger.cli.folding import folded, stderr_width
 from agent_run_ledger.cli.output import note, paint, to_json
 from agent_run_ledger.cli.words import clean, clean_lines
 from agent_run_ledger.errors import LedgerError
@@ -53,7 +54,10 @@ def print_error(*, code: str, message: str, hint: str, as_json: bool) -> None:
         note(to_json({"error": {"code": code, "message": message, "hint": hint}}))
         return
     tty = sys.stderr.isatty()
-    note(f"{paint('error:', '1;31', stream_is_tty=tty)} {clean(message)}")
+    first, *more = folded(f"error: {clean(message)}", stderr_width(), rest="       ")
+    note(f"{paint('error:', '1;31', stream_is_tty=tty)}{first.removeprefix('error:')}")
+    for line in more:
+        note(line)
     if hint:
         note(f"{paint('hint:', '36', stream_is_tty=tty)}  {clean(hint)}")
 

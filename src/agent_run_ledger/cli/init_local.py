@@ -123,6 +123,7 @@ def local_json(made: MadeHere) -> dict[str, object]:
 
 def say_local(made: MadeHere, setting: Setting) -> None:
     """Print what was made, what it does not protect, and what comes next."""
+    from agent_run_ledger.cli.folding import say_folded
     from agent_run_ledger.cli.next_steps import next_command
     from agent_run_ledger.cli.output import say, show_named
     from agent_run_ledger.cli.words import clean
@@ -150,9 +151,11 @@ def say_local(made: MadeHere, setting: Setting) -> None:
     say("")
     say("What this does not protect:")
     for words in made.not_protected:
-        say(f"- {words}")
+        say_folded(f"- {words}")
     say("")
-    say(f"Back this folder up, and keep the copy as safe: without the key of {clean(made.approver)} nobody can put")
-    say("another trust file in use for this store, and without the folder nothing in it is proposed or decided.")
+    say_folded(
+        f"Back this folder up, and keep the copy as safe: without the key of {clean(made.approver)} nobody can put "
+        "another trust file in use for this store, and without the folder nothing in it is proposed or decided."
+    )
     say("")
     say(f"When something was proposed: {next_command(setting, 'approvals', 'list')}")

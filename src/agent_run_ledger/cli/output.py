@@ -85,6 +85,21 @@ def show_named(lines: Sequence[tuple[str, str]]) -> None:
         show(grid)
 
 
+def show_rows(names: Sequence[str], rows: Sequence[Sequence[str]], *, right: tuple[str, ...] = ()) -> None:
+    """Print a table where no cell has to be folded for it, else one block of lines for each row."""
+    table = new_table(*names, right=right)
+    for row in rows:
+        table.add_row(*map(text, row))
+    if fits(table):
+        show(table)
+        return
+    for row in rows:
+        grid = new_grid()
+        for name, words in zip(names, row, strict=True):
+            grid.add_row(text(name.lower(), "bold"), text(words))
+        show(grid, text(""))
+
+
 def fits(table: Table) -> bool:
     """Return whether no cell of the table has to be folded to fit the width of stdout."""
     out = console()

@@ -96,6 +96,7 @@ def attempt_json(attempt: AttemptView) -> dict[str, object]:
         "end": str(attempt.end),
         "reason": attempt.reason,
         "is_fork": attempt.is_fork,
+        "is_submission": attempt.is_submission,
     }
 
 

@@ -160,6 +160,8 @@ def _attempt_line(attempt: AttemptView) -> Parts:
     parts = [f"{attempt.number}  {attempt.end}: started {iso(attempt.started_at_ms)}"]
     if attempt.is_fork:
         parts = [f"{attempt.number}  the fork: made {iso(attempt.started_at_ms)}"]
+    elif attempt.is_submission:
+        parts = [f"{attempt.number}  submitted {iso(attempt.started_at_ms)}"]
     elif attempt.ended_at_ms is not None:
         parts.append(attempt_duration(attempt))
     if attempt.holder.pid is not None:

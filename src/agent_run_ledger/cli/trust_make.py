@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_run_ledger.cli.options import Db, Json, PassphraseFile
+from agent_run_ledger.cli.options import Db, Json, PassphraseFile, Trust
 from agent_run_ledger.errors import Misuse, Refused
 
 if TYPE_CHECKING:
@@ -45,30 +45,46 @@ def new(description: Description, output: Output, db: Db = None, as_json: Json =
 
 
 def sign(
-    file: File, key: SignKey, output: OutputOr = None, passphrase_file: PassphraseFile = None, as_json: Json = False
+    file: File,
+    key: SignKey,
+    output: OutputOr = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
+    db: Db = None,
+    as_json: Json = False,
 ) -> None:
-    """Sign a trust file that nobody has signed yet, as the first officer."""
-    from agent_run_ledger.effects.trusting import sign_trust
+    """Sign a trust file that nobody has signed yet, as the first officer: of it, or of the one that the store has."""
+    from agent_run_ledger.effects.trusting import check_officer, sign_trust
     from agent_run_ledger.kernel.effects.trust_reader import trust_from
     from agent_run_ledger.ledger.authority import read_trust_file
 
     data = read_trust_file(file)
     if is_envelope(data):
         raise Misuse(f"{file} is signed already", code="signed_already", hint="`arl trust cosign` adds a signature")
-    _put_signed(file, output, sign_trust(trust_from(data), [_key(key, passphrase_file)]), as_json=as_json)
+    made, held = trust_from(data), _key(key, passphrase_file)
+    check_officer(made, held.key_id, before=_before(db, trust, made, held))
+    _put_signed(file, output, sign_trust(made, [held]), as_json=as_json)
 
 
 def cosign(
-    file: File, key: SignKey, output: OutputOr = None, passphrase_file: PassphraseFile = None, as_json: Json = False
+    file: File,
+    key: SignKey,
+    output: OutputOr = None,
+    passphrase_file: PassphraseFile = None,
+    trust: Trust = None,
+    db: Db = None,
+    as_json: Json = False,
 ) -> None:
-    """Add one more officer's signature to a trust file that somebody has signed."""
+    """Add one more officer's signature to a trust file that somebody has signed: of it, or of the one in use."""
     from agent_run_ledger.effects.trusting import cosign_trust
     from agent_run_ledger.ledger.authority import read_trust_file
 
     data = read_trust_file(file)
     if not is_envelope(data):
         raise Misuse(f"{file} is not signed yet", code="usage", hint="`arl trust sign` makes the first signature")
-    _put_signed(file, output, cosign_trust(data, _key(key, passphrase_file)), as_json=as_json)
+    held = _key(key, passphrase_file)
+    before = _before(db, trust, signers_of(data)[0], held)
+    _put_signed(file, output, cosign_trust(data, held, before=before), as_json=as_json)
 
 
 def is_envelope(data: bytes) -> bool:
@@ -125,6 +141,22 @@ def missing_words(trust: TrustFile, signers: frozenset[str]) -> str:
     needed = trust.officers_needed - len(signers)
     left = sorted(one.name for one in trust.officers if one.name not in signers)
     return f"{needed} more of {', '.join(left)}" if needed > 0 else "nobody"
+
+
+def _before(db: str | None, trust: str | None, made: TrustFile, key: SigningKey) -> TrustFile | None:
+    """Return the trust file that a new one is to follow, where its officers count: the key is that of none of `made`.
+
+    It is that of the store, if it has one of the same ledger.
+    """
+    from agent_run_ledger.cli.settings import db_setting
+    from agent_run_ledger.ledger.authority import read_trust_file, trust_path_of
+
+    path = trust_path_of(db_setting(db).value, trust)
+    own = any(officer.key(key.key_id) for officer in made.officers)
+    if own or (trust is None and not os.path.lexists(path)):
+        return None
+    before, _ = signers_of(read_trust_file(path))
+    return before if before.ledger_id == made.ledger_id else None
 
 
 def _key(path: str, passphrase_file: str | None) -> SigningKey:

@@ -18,7 +18,9 @@ from agent_run_ledger.kernel.effects.states import Role
 if TYPE_CHECKING:
     from agent_run_ledger.cli.effect_stores import Deciding
     from agent_run_ledger.effects import Actor
+    from agent_run_ledger.effects.signing import Sign
     from agent_run_ledger.kernel.effects.trust import TrustFile
+    from agent_run_ledger.keys import SigningKey
     from agent_run_ledger.ledger.authority import Authority
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.store import AnyStore
@@ -67,7 +69,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """One open ledger and who asks it. `db` is as it was named, `store` for looking; `checked`: a key says who.
+    """One open ledger and who asks it. `db` is as it was named, `store` for looking; `key`: theirs, which says who.
 
     `found`: the trust file, None where there is none.
     """
@@ -76,8 +78,18 @@ class Asking:
     ledger: EffectLedger
     store: AnyStore
     actor: Actor
-    checked: bool
+    key: SigningKey | None
     found: Authority | None
+
+    @property
+    def checked(self) -> bool:
+        """Return whether a key says who asks."""
+        return self.key is not None
+
+    @property
+    def sign(self) -> Sign | None:
+        """Return what signs what they decide alone; None where no key says who they are."""
+        return None if self.key is None else _signing(self.key)
 
     @property
     def words(self) -> str:
@@ -101,10 +113,11 @@ class Asking:
 
     def people(
         self, names: Sequence[str] | None, keys: Sequence[str] | None, passphrases: Sequence[str] | None
-    ) -> frozenset[str]:
-        """Return who decides together with who asks: by their keys, by name only where there is no trust file.
+    ) -> tuple[frozenset[str], Sign | None]:
+        """Return who decides together with who asks, and what signs for all of them: by their keys, by name only where
+        there is no trust file.
 
-        Refused: "key_needed", "no_trust", "wrong_role" and "no_person" for who may not decide so, "other_key".
+        Whether they may decide so, the ledger says. Refused: "key_needed", "no_trust", "other_key".
         """
         if self.found is None:
             if keys:
@@ -112,17 +125,15 @@ class Asking:
             if _NAME in (names or ()):
                 said = f"{_NAME} stands for who decides together with you"
                 raise Misuse(said, code="usage", hint="give their name in its place")
-            return frozenset(names or ())
+            return frozenset(names or ()), None
         if names:
             said = "under a trust file a name alone decides nothing"
             raise Refused(said, code="key_needed", hint="give --with-key FILE for each who decides together with you")
         if len(passphrases or ()) > len(keys or ()):
             raise Misuse("there are more passphrases than keys", code="usage", hint="one for each --with-key, in order")
-        trust = self.found.trust
         others = [_holder(self.found, *one) for one in zip_longest(keys or (), passphrases or ())]
-        for one in [self.actor, *others] if others else []:
-            _check_decider(trust, one)
-        return frozenset(one.principal for one in others)
+        held = {key.key_id: key for key in (self.key, *(key for _, key in others)) if key is not None}
+        return frozenset(one.principal for one, _ in others), _signing(*held.values())
 
 
 @contextmanager
@@ -139,10 +150,8 @@ def asking(
     from agent_run_ledger.cli.stores import reading
 
     with reading(db) as store, deciding_effects(db, trust, needs_trust=False) as here:
-        actor, checked = _actor(here, said, role=role, by_name=by_name)
-        yield Asking(
-            db=here.setting.value, ledger=here.ledger, store=store, actor=actor, checked=checked, found=here.found
-        )
+        actor, key = _actor(here, said, role=role, by_name=by_name)
+        yield Asking(db=here.setting.value, ledger=here.ledger, store=store, actor=actor, key=key, found=here.found)
 
 
 def no_trust() -> Refused:
@@ -150,15 +159,21 @@ def no_trust() -> Refused:
     return Refused("without a trust file nobody knows whose key this is", code="no_trust", hint=NO_TRUST)
 
 
-def _actor(here: Deciding, said: Said, *, role: Role, by_name: bool) -> tuple[Actor, bool]:
-    """Return who asks, and whether a key said so."""
+def _signing(*keys: SigningKey) -> Sign:
+    from agent_run_ledger.effects.signing import signing
+
+    return signing(*keys)
+
+
+def _actor(here: Deciding, said: Said, *, role: Role, by_name: bool) -> tuple[Actor, SigningKey | None]:
+    """Return who asks, and their key where one said so."""
     from agent_run_ledger.cli.settings import actor_setting
     from agent_run_ledger.effects import Actor
 
     if here.found is None:
         if said.key is not None:
             raise no_trust()
-        return Actor(actor_setting(said.name).value, frozenset({said.role or role})), False
+        return Actor(actor_setting(said.name).value, frozenset({said.role or role})), None
     if said.role is not None:
         words = "the trust file says which roles somebody has"
         raise Refused(words, code="key_needed", hint="leave --role out")
@@ -168,21 +183,21 @@ def _actor(here: Deciding, said: Said, *, role: Role, by_name: bool) -> tuple[Ac
     if name is None and said.key is None and by_name and role is Role.REQUESTER:
         name = _local_requester(here.found)
     if name is None:
-        return _holder(here.found, said.key, said.passphrase_file, here.setting.value), True
+        return _holder(here.found, said.key, said.passphrase_file, here.setting.value)
     if not by_name:
         raise Refused("under a trust file a name alone decides nothing", code="key_needed", hint=_NEEDS_KEY)
-    return _program(here.found.trust, name), False
+    return _program(here.found.trust, name), None
 
 
-def _holder(found: Authority, key: str | None, passphrase_file: str | None, db: str = "") -> Actor:
-    """Return who holds a key, by default the local operator's. Errors of `signing_key` and `actor_with_key`."""
+def _holder(found: Authority, key: str | None, passphrase_file: str | None, db: str = "") -> tuple[Actor, SigningKey]:
+    """Return who holds a key, by default the local operator's, and it. Errors of `signing_key`, `actor_with_key`."""
     from agent_run_ledger.cli.key_files import signing_key
     from agent_run_ledger.ledger.authority import actor_with_key
     from agent_run_ledger.ledger.local_authority import OPERATOR_KEY
     from agent_run_ledger.ledger.local_trust import local_file
 
     held = signing_key(key, passphrase_file, local=local_file(db, OPERATOR_KEY))
-    return actor_with_key(found.trust, held)
+    return actor_with_key(found.trust, held), held
 
 
 def _program(trust: TrustFile, name: str) -> Actor:
@@ -203,13 +218,3 @@ def _local_requester(found: Authority) -> str:
     if not found.local or found.trust.principal(REQUESTER) is None:
         raise Misuse("under a trust file it has to be said who asks", code="usage", hint=_PROGRAM)
     return REQUESTER
-
-
-def _check_decider(trust: TrustFile, one: Actor) -> None:
-    """Refuse who does not count as one of several people that decide how an action ended."""
-    who = trust.principal(one.principal)
-    if who is None or who.kind is not PrincipalKind.PERSON:
-        raise Refused(f"{one.principal!r} is no person: people decide this together", code="no_person")
-    if Role.RECONCILER not in who.roles:
-        said = f"{one.principal!r} is no {Role.RECONCILER} by the trust file"
-        raise Refused(said, code="wrong_role", hint="`arl principals list`")

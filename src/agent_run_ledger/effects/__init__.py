@@ -3,9 +3,10 @@
 from agent_run_ledger.effects.dispatching import Dispatched, Dispatcher, Unrecorded
 from agent_run_ledger.effects.engine import Settings
 from agent_run_ledger.effects.intents import Intent
-from agent_run_ledger.effects.signing import sign_approval
+from agent_run_ledger.effects.signing import sign_approval, signing
 from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.views import ActionView, LedgerView
+from agent_run_ledger.kernel.dsse import Signature
 from agent_run_ledger.kernel.effects import ActionState, Event, LedgerState, Role, TargetClass, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_bytes, statement_sha256
 from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
@@ -60,6 +61,7 @@ __all__ = [
     "Seen",
     "Sending",
     "Settings",
+    "Signature",
     "SignedTrust",
     "Statement",
     "StoredAnswer",
@@ -74,6 +76,7 @@ __all__ = [
     "display_sha256",
     "request_bytes",
     "sign_approval",
+    "signing",
     "statement_bytes",
     "statement_sha256",
 ]

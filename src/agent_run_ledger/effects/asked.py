@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -20,6 +20,8 @@ from agent_run_ledger.kernel.effects.plain import from_plain, to_plain
 from agent_run_ledger.kernel.effects.record import transition_from
 from agent_run_ledger.ports.effects import StoredCorrection, StoredTransition
 
+C = TypeVar("C", bound=Command)
+
 MIN_EVIDENCE_ID, MAX_EVIDENCE_ID = 16, 64
 MAX_MARK = 1 << 31
 """The highest mark that a receiver's answer may set: a key has room above it for every later claim."""
@@ -32,11 +34,18 @@ _DRAWN: Final[Mapping[Event, tuple[str, ...]]] = {
     Event.SUCCESSOR: ("new_action_id", "cosigned"),
     Event.CLAIM: ("claim_id",),
     Event.HAND_OUT: ("cosigned",),
+    Event.OBSERVE: ("signatures",),
+    Event.NOT_EXECUTED: ("signatures",),
+    Event.WRITE_OFF: ("signatures",),
+    Event.CLOSE_UNPREPARED: ("signatures",),
 }
-"""What a call draws or looks up for itself beside the time: not what is asked, so a repeated call may differ in it."""
+"""What a call draws or looks up for itself beside the time: not what is asked, so a repeated call may differ in it.
+
+What a decision is signed over is the action as it stood before it, which a repeated call does not see any more.
+"""
 
 
-def checked(command: Command) -> Command:
+def checked(command: C) -> C:
     """Return a command as its record will hold it: a word that stands for one of an enum is that one.
 
     Misuse("bad_argument") for what a record could not hold exactly.
@@ -59,12 +68,12 @@ def checked(command: Command) -> Command:
     return held
 
 
-def _as_recorded(command: Command) -> Command:
+def _as_recorded(command: C) -> C:
     """Return a command as it comes back from its record. Misuse("bad_argument") where it comes back as another."""
     try:
         plain = to_plain(command)
         orjson.dumps(plain, option=orjson.OPT_STRICT_INTEGER)
-        held: Command = from_plain(type(command), plain)
+        held: C = from_plain(type(command), plain)
     except (TypeError, ValueError) as error:
         raise _bad(f"{command.event} was asked with values of other types: {error}") from error
     if held != command:

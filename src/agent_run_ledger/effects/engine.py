@@ -216,6 +216,7 @@ class Engine:
         corrected = correct(asked)
         if isinstance(corrected, Rejected):
             raise error_of_correction(corrected)
+        self.gate.check_correction(tx.effects, command, read_time(new, new).now)
         tx.effects.correct_clock(asked, salt=self.entropy.token(SALT_BYTES))
         return corrected
 

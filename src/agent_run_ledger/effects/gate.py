@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from agent_run_ledger.effects.authorizing import check_command, check_officers, only_narrows
 from agent_run_ledger.effects.sizes import NONCE_BYTES
 from agent_run_ledger.effects.trusting import SignedTrust
-from agent_run_ledger.effects.verifying import approval_said, envelope_of, read_approval, verify_approval
+from agent_run_ledger.effects.verifying import approval_said, read_approval, verify_approval, verify_recorded
 from agent_run_ledger.errors import Refused, Tampered
-from agent_run_ledger.kernel.effects import Action, ActionState, Now, Standing, Terms, decide
+from agent_run_ledger.kernel.effects import Action, ActionState, LedgerState, Now, Standing, Terms, decide
 from agent_run_ledger.kernel.effects.approval import BadStatement, Statement
+from agent_run_ledger.kernel.effects.clock import CorrectClock
 from agent_run_ledger.kernel.effects.commands import (
     Actor,
     Approve,
@@ -19,6 +21,7 @@ from agent_run_ledger.kernel.effects.commands import (
     Command,
     Edit,
     HandOut,
+    NotExecuted,
     Observe,
     Prepare,
     Propose,
@@ -27,23 +30,27 @@ from agent_run_ledger.kernel.effects.commands import (
 from agent_run_ledger.kernel.effects.decision import Accepted
 from agent_run_ledger.kernel.effects.evidence import Drain, DrainKind
 from agent_run_ledger.kernel.effects.principals import ApprovalPolicy
-from agent_run_ledger.kernel.effects.record import transition_from
-from agent_run_ledger.kernel.effects.states import TargetClass
+from agent_run_ledger.kernel.effects.record import command_from
 from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
 from agent_run_ledger.ports.effects import EffectTx
+
+_ADMITTED: Final = (Propose, Edit, Successor, Claim, Prepare, HandOut)
+"""What `admit` compares with the trust file on record, after the rules: they may know the answer already."""
 
 NO_TRUST: Final = "open the ledger with its trust file (`open_effects`); `arl init --local` makes one"
 
 _SIGN: Final = "let an approver sign it, and call `grant` with the envelope (`arl approvals grant`)"
 _ANEW: Final = "ask for it anew: edit what is proposed, or make a successor of what was revoked or rejected"
 _NO_MORE: Final = "revoke it, and make a successor that people approve anew"
+_BY_PEOPLE: Final = "evidence that the paths are dead leads on: a drain and a decision that people sign"
 _POLICY: Final = "take the digest and the numbers of a policy of the trust file (`arl trust show`)"
 
 
 class Gate:
     """Guarantees, where there is a trust file: no approval counts but one that it verifies, by the rows, the standing
-    and the time of the transaction; nothing is asked for that its policies do not allow; and what waits under a policy
+    and the time of the transaction; nobody asks for anything whose role it does not give them; no doubt ends without
+    the effect but by who signs that; nothing is asked for that its policies do not allow; and what waits under a policy
     that it knows no more is neither claimed nor sent. Without a trust file everything passes, and signatures are the
     caller's business.
     """
@@ -80,12 +87,13 @@ class Gate:
         command: Command,
         signed: bytes | None,
     ) -> None:
-        """Refuse an approval that the trust file does not bear. Asked before the rules, about approvals only.
+        """Refuse who may not ask, and an approval or a decision that the trust file does not bear, before the rules.
 
-        `signed`: the envelope, None where the caller gives its word alone. Refused: "not_signed", and as
-        `verify_approval` says.
+        `signed`: the envelope of an approval, None where the caller gives its word alone. Refused: "not_signed", and as
+        `verify_approval`, `check_command` and `check_record` say.
         """
         if not isinstance(command, Approve):
+            self._check_who(effects, ledger, members, command)
             return
         self.check_record(effects.trust())
         if self.trust is None:
@@ -96,17 +104,34 @@ class Gate:
             raise Refused(said, code="not_signed", hint=_SIGN)
         verify_approval(signed, self.trust.trust, ledger=ledger, action=action, now=command.now)
 
+    def _check_who(self, effects: EffectTx, ledger: Standing, members: tuple[Action, ...], command: Command) -> None:
+        """Refuse who may not ask, under the trust file on record. A copy is under none, and grants nothing."""
+        if self.trust is None and ledger.state is LedgerState.RECOVERY:
+            return
+        if not only_narrows(command) and not isinstance(command, _ADMITTED):
+            self.check_record(effects.trust())
+        if self.trust is not None:
+            about: bytes | None = getattr(command, "action_id", None)
+            row = next((one for one in members if one.action_id == about), None)
+            check_command(self.trust.trust, ledger, row, command, command.now)
+
+    def check_correction(self, effects: EffectTx, command: CorrectClock, now: Now) -> None:
+        """Refuse a correction of the clock by others than the officers: as `check_record` and `check_officers` say."""
+        self.check_record(effects.trust())
+        if self.trust is not None:
+            check_officers(self.trust.trust, command, now)
+
     def admit(self, effects: EffectTx, ledger: Standing, members: tuple[Action, ...], command: Command) -> None:
         """Refuse what the rules allow and the trust file does not. Asked after the rules.
 
         What was proposed before there was a trust file may have been approved without a signature, so nothing of it is
         approved, claimed or sent. A claim verifies every approval again, under the trust file that is in use by then.
-        Nobody ends a doubt at a target of class I by time alone, which only who asked says of it. Refused:
-        "unknown_policy", "other_count", "window_too_long", "unproved_expiry", "before_trust", for a claim also
-        "not_signed" and as `verify_approval` says, and as `check_record` says.
+        No doubt ends by time alone but at a target of which approvers signed that it can. Refused: "unknown_policy",
+        "other_count", "window_too_long", "unproved_expiry", "before_trust", for a claim and for what a program closes
+        by its name also "not_signed" and as `verify_approval` says, and as `check_record` says.
         """
-        if self.trust is not None and isinstance(command, Observe) and _by_expiry(command):
-            _check_expiry(_member(members, command.action_id).terms)
+        if self.trust is not None and isinstance(command, Observe | NotExecuted):
+            _check_end(effects, _member(members, command.action_id), command)
         if not isinstance(command, Propose | Edit | Successor | Approve | Claim | Prepare | HandOut):
             return
         self.check_record(effects.trust())
@@ -115,9 +140,7 @@ class Gate:
         if isinstance(command, Propose | Edit | Successor):
             self._check_terms(command.terms)
             return
-        terms = _member(members, command.action_id).terms
-        _check_expiry(terms)
-        self._policy(terms)
+        self._policy(_member(members, command.action_id).terms)
         if effects.is_before_trust(command.action_id):
             said = f"action {command.action_id.hex()} was proposed before there was a trust file"
             raise Refused(said, code="before_trust", hint=_ANEW)
@@ -137,9 +160,8 @@ class Gate:
         for command in _approvals_on_record(effects, action):
             if not command.approval.signature:
                 raise _approved_by_nobody(action)
-            signed = envelope_of(command.approval)
             try:
-                verify_approval(signed, trust, ledger=ledger, action=row, now=command.now)
+                verify_recorded(command.approval, trust, ledger=ledger, action=row, now=command.now)
             except Refused as error:
                 error.hint = error.hint or _NO_MORE
                 raise
@@ -162,7 +184,6 @@ class Gate:
             raise other_trust(trust, found)
 
     def _check_terms(self, terms: Terms) -> None:
-        _check_expiry(terms)
         policy = self._policy(terms)
         if terms.approvals_needed != policy.approvals_needed:
             said = f"{terms.approvals_needed} approvals are asked for, and policy {policy.name!r} wants "
@@ -192,22 +213,36 @@ def other_trust(given: SignedTrust, found: TrustOnRecord | None) -> Refused:
     return Refused(f"{said}; on record is serial {found.serial}, {found.sha256.hex()}", code="other_trust", hint=hint)
 
 
-def _by_expiry(command: Observe) -> bool:
-    return isinstance(command.evidence, Drain) and command.evidence.kind is DrainKind.EXPIRY
+def _check_end(effects: EffectTx, action: Action, command: Observe | NotExecuted) -> None:
+    """Refuse an end of a doubt that rests on what nobody signed: the class of the target, or a drain before the trust
+    file."""
+    by_name = isinstance(command, NotExecuted) and not command.signatures
+    if by_name and effects.is_before_trust(action.action_id):
+        said = f"action {action.action_id.hex()} was proposed before there was a trust file"
+        raise Refused(f"{said}: what is on record of it is a word", code="not_signed", hint=_BY_PEOPLE)
+    drain = command.evidence if isinstance(command, Observe) else action.drain if command.fence is None else None
+    if isinstance(drain, Drain) and drain.kind is DrainKind.EXPIRY and not _class_is_signed(effects, action):
+        said = f"that time ends a doubt about action {action.action_id.hex()} is the word of who asked for it"
+        raise Refused(f"{said}: its approvers did not sign it", code="unproved_expiry", hint=_BY_PEOPLE)
 
 
-def _check_expiry(terms: Terms) -> None:
-    """Refuse that time ends a doubt at a target because who asks says so: no approver signs it."""
-    if terms.checks_expiry and terms.target_class is TargetClass.I:
-        said = "that its receiver refuses a permit that is over is the word of who asks, and no approver signs it"
-        raise Refused(said, code="unproved_expiry", hint="leave `checks_expiry` out: other evidence ends a doubt")
+def _class_is_signed(effects: EffectTx, action: Action) -> bool:
+    """Return whether as many approvers as it needs signed what its audience is taken for, under a trust file."""
+    terms = action.terms
+    told = [one.approval for one in _approvals_on_record(effects, action) if one.approval.signature]
+    same = [
+        one.principal
+        for one in told
+        if (one.statement.target_class, one.statement.checks_expiry) == (terms.target_class, terms.checks_expiry)
+    ]
+    return len(same) >= terms.approvals_needed and not effects.is_before_trust(action.action_id)
 
 
 def _approvals_on_record(effects: EffectTx, action: Action) -> Iterator[Approve]:
     """Yield the approvals of an action as they were asked for, in the order recorded."""
     for stored in effects.transitions(action.action_id):
         try:
-            command = transition_from(stored.payload).command
+            command = command_from(stored.payload)
         except (ValueError, KeyError, TypeError) as error:
             said = f"a record of action {action.action_id.hex()} cannot be read: {error}"
             raise Tampered(said, code="corrupt") from error

@@ -1,13 +1,19 @@
-"""The approver's side: signs a statement with the bytes and the display in hand that it speaks of."""
+"""The signers' side: an approver with the bytes and the display in hand, and those who decide how a doubt ends."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
+from typing import TypeAlias
 
 from agent_run_ledger.errors import Refused
-from agent_run_ledger.kernel.dsse import envelope_bytes
+from agent_run_ledger.kernel.dsse import Signature, envelope_bytes
 from agent_run_ledger.kernel.effects.approval import APPROVAL_TYPE, Statement, statement_bytes
+from agent_run_ledger.kernel.effects.decided import DECISION_TYPE
 from agent_run_ledger.keys import SigningKey, seal
+
+Sign: TypeAlias = Callable[[bytes], tuple[Signature, ...]]
+"""Returns the signatures of those who decide, over the bytes of their decision (docs/formats/approval.md)."""
 
 
 def sign_approval(statement: Statement, key: SigningKey, *, request: bytes, display: bytes) -> bytes:
@@ -21,3 +27,11 @@ def sign_approval(statement: Statement, key: SigningKey, *, request: bytes, disp
     if sha256(display).digest() != statement.display_sha256:
         raise Refused("the statement is about another display than the one that was shown", code="other_display")
     return envelope_bytes(seal(APPROVAL_TYPE, statement_bytes(statement), [key]))
+
+
+def signing(*keys: SigningKey) -> Sign:
+    """Return what signs a decision with these keys, one for each who decides; they stay in this process.
+
+    Refused("signed_already") for a key twice.
+    """
+    return lambda decision: seal(DECISION_TYPE, decision, keys).signatures

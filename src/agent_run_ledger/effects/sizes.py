@@ -14,9 +14,10 @@ from agent_run_ledger.kernel.effects import ActionState
 CLAIM_KEY_BYTES: Final = 16
 NONCE_BYTES: Final = range(16, 65)
 APPROVAL_ID_BYTES: Final = range(1, 65)
-SIGNATURES: Final = ((0, 0), (64, 64))
+SIGNATURE: Final = (64, 64)
 """The lengths of a key's id and of a signature, where there is one."""
 MOST_PEOPLE: Final = 100
+MOST_SIGNATURES: Final = 64
 
 
 def check_sizes(command: Any) -> None:
@@ -27,13 +28,23 @@ def check_sizes(command: Any) -> None:
         raise _bad(f"a claim_key has {CLAIM_KEY_BYTES} bytes")
     if len(getattr(command, "people", ())) > MOST_PEOPLE:
         raise _bad(f"at most {MOST_PEOPLE} people decide together")
+    signatures: Any = getattr(command, "signatures", ())
+    if len(signatures) > MOST_SIGNATURES:
+        raise _bad(f"a decision has at most {MOST_SIGNATURES} signatures")
+    for one in signatures:
+        _check_signature(one.key_id, one.value)
     approval: Any = getattr(command, "approval", None)
     if approval is not None:
         check_nonce(approval.statement.nonce)
         if len(approval.approval_id) not in APPROVAL_ID_BYTES:
             raise _bad(f"an approval_id has {APPROVAL_ID_BYTES[0]} to {APPROVAL_ID_BYTES[-1]} bytes")
-        if (len(approval.key_id), len(approval.signature)) not in SIGNATURES:
-            raise _bad("a signature has 64 bytes and a key_id of 64 hex digits, or there is neither")
+        if approval.key_id or approval.signature:
+            _check_signature(approval.key_id, approval.signature)
+
+
+def _check_signature(key_id: str, value: bytes) -> None:
+    if (len(key_id), len(value)) != SIGNATURE:
+        raise _bad("a signature has 64 bytes and a key_id of 64 hex digits, or there is neither")
 
 
 def check_nonce(nonce: object) -> None:

@@ -28,15 +28,30 @@ class SignedTrust:
 
 
 def sign_trust(trust: TrustFile, keys: Sequence[SigningKey]) -> bytes:
-    """Return a trust file in an envelope, signed by these keys."""
+    """Return a trust file in an envelope, signed by these keys. Whose they are, is asked of who opens it."""
     return envelope_bytes(seal(TRUST_TYPE, trust_bytes(trust), keys))
 
 
-def cosign_trust(data: bytes, key: SigningKey) -> bytes:
-    """Return the envelope of a trust file with one more signature. Refused("signed_already")."""
+def cosign_trust(data: bytes, key: SigningKey, *, before: TrustFile | None = None) -> bytes:
+    """Return a signed trust file with one more signature. Refused("signed_already"), and as `check_officer` says."""
     envelope = read_envelope(data, payload_type=TRUST_TYPE, limit=MAX_SIGNED_BYTES)
-    trust_from(envelope.payload)
+    check_officer(trust_from(envelope.payload), key.key_id, before=before)
     return envelope_bytes(countersign(envelope, key))
+
+
+def check_officer(trust: TrustFile, key_id: str, *, before: TrustFile | None) -> None:
+    """Refuse a key that is that of no officer of a trust file, nor of the one in use that it is to follow.
+
+    Refused("not_an_officer"): their signature would count for nothing.
+    """
+    files = [trust] if before is None else [trust, before]
+    if not any(officer.key(key_id) for one in files for officer in one.officers):
+        which = "this trust file" if before is None else "this trust file, nor of the one before it"
+        raise Refused(
+            f"key {key_id} is that of no officer of {which}: its signature would count for nothing",
+            code="not_an_officer",
+            hint="an officer signs; who is one only of the file in use names its store with --db, or it with --trust",
+        )
 
 
 def open_trust(data: bytes, *, now: Now, expected_sha256: bytes | None) -> SignedTrust:

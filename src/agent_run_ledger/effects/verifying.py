@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_run_ledger.errors import Refused
-from agent_run_ledger.kernel.dsse import Envelope, Signature, envelope_bytes, read_envelope
+from agent_run_ledger.kernel.dsse import Envelope, Signature, read_envelope
 from agent_run_ledger.kernel.effects import Action, Now, Standing
 from agent_run_ledger.kernel.effects.approval import (
     APPROVAL_TYPE,
@@ -136,7 +136,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check("other_window", "it names another window", _same_window),
     Check(
         "other_terms",
-        "it names another executor, audience, precondition, display or requester",
+        "it names another executor, audience, class, precondition, display or requester",
         lambda c: c.statement == c.expected,
     ),
     Check("unknown_policy", "no policy of the trust file has that digest", _knows(lambda c: c.policy)),
@@ -182,26 +182,33 @@ def verify_approval(data: bytes, trust: TrustFile, *, ledger: Standing, action: 
     The approval's id is the beginning of its statement's digest: the same statement signed anew is the same approval.
     """
     envelope, statement = read_approval(data)
-    case = _Case(envelope=envelope, statement=statement, trust=trust, ledger=ledger, action=action, now=now)
+    _check(_Case(envelope=envelope, statement=statement, trust=trust, ledger=ledger, action=action, now=now))
+    return approval_said(envelope, statement)
+
+
+def verify_recorded(
+    approval: VerifiedApproval, trust: TrustFile, *, ledger: Standing, action: Action, now: Now
+) -> None:
+    """Verify an approval that is on record, as `verify_approval` did when it came, and refuse as that does."""
+    statement = approval.statement
+    signature = Signature(approval.key_id, approval.signature)
+    envelope = Envelope(APPROVAL_TYPE, statement_bytes(statement), (signature,))
+    _check(_Case(envelope=envelope, statement=statement, trust=trust, ledger=ledger, action=action, now=now))
+
+
+def _check(case: _Case) -> None:
+    """Refuse with the first of CHECKS that does not hold."""
     for check in CHECKS:
         if not check.holds(case):
-            said = (
-                f"the approval of {statement.approver!r} for action {action.action_id.hex()} of {action.action_key!r}"
-            )
+            who, action = case.statement.approver, case.action
+            said = f"the approval of {who!r} for action {action.action_id.hex()} of {action.action_key!r}"
             raise Refused(f"{said} does not count: {check.words}", code=check.code)
-    return approval_said(envelope, statement)
 
 
 def read_approval(data: bytes) -> tuple[Envelope, Statement]:
     """Return the envelope and the statement that bytes hold, of which nothing is verified."""
     envelope = read_envelope(data, payload_type=APPROVAL_TYPE, limit=MAX_APPROVAL_BYTES)
     return envelope, statement_from(envelope.payload)
-
-
-def envelope_of(approval: VerifiedApproval) -> bytes:
-    """Return the envelope that an approval on record was given by."""
-    signature = Signature(approval.key_id, approval.signature)
-    return envelope_bytes(Envelope(APPROVAL_TYPE, statement_bytes(approval.statement), (signature,)))
 
 
 def approval_said(envelope: Envelope, statement: Statement) -> VerifiedApproval:

@@ -16,6 +16,7 @@ from agent_run_ledger.kernel.effects import (
     TargetClass,
     WitnessPolicy,
 )
+from agent_run_ledger.kernel.effects.action import ends_by_time
 from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.states import ARROWS, CLOSED
 
@@ -64,6 +65,7 @@ class ActionView:
     executor: str
     audience: str
     target_class: TargetClass
+    checks_expiry: bool
     request_sha256: bytes
     not_before_ms: int
     dispatch_before_ms: int
@@ -97,6 +99,11 @@ class ActionView:
     def closed(self) -> bool:
         """Whether it is over."""
         return self.state in CLOSED
+
+    @property
+    def by_time(self) -> bool:
+        """Whether time alone may end a doubt about it, once every permit is over."""
+        return ends_by_time(self.target_class, checks_expiry=self.checks_expiry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +146,7 @@ def view_of(action: Action, witness: WitnessPolicy, *, now_ms: int | None = None
         executor=terms.executor,
         audience=terms.audience,
         target_class=terms.target_class,
+        checks_expiry=terms.checks_expiry,
         request_sha256=terms.request_sha256,
         not_before_ms=terms.not_before_ms,
         dispatch_before_ms=terms.dispatch_before_ms,

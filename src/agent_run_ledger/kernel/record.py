@@ -14,6 +14,9 @@ DYNAMIC_KEY = "dynamic"
 KEPT_INPUTS = "kept_inputs"
 """Where a START record's content keeps the inputs' values, if it does."""
 
+SUBMITTED_KEY = "submitted"
+"""Where a run's first START record's content says that the run was submitted: its queue and its entry."""
+
 
 class RecordKind(IntEnum):
     """What a record says. The numbers are part of the stored format."""

@@ -59,6 +59,12 @@ def number_of(tree: object, what: str) -> int:
     return cast("int", tree)
 
 
+def truth_of(tree: object, what: str) -> bool:
+    """Return a truth value; NotStrict for anything else."""
+    _check(bool, tree, what, "true or false")
+    return cast("bool", tree)
+
+
 def list_of(tree: object, what: str) -> list[Any]:
     """Return an array; NotStrict for anything else."""
     _check(list, tree, what, "an array")

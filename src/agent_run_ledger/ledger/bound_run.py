@@ -15,16 +15,17 @@ from agent_run_ledger.ledger.budget_use import BudgetUse, budget_uses
 from agent_run_ledger.ledger.entering import Entering, RunSettings
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ports import RunRow
-from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.attempt import Context, Definition, Submitted
 from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.execute import Request, aexecute, execute
 from agent_run_ledger.runs.explain import StepExplanation, explain_new, explain_steps
 from agent_run_ledger.runs.inputs import Inputs
-from agent_run_ledger.runs.opened_run import refuse_dynamic
+from agent_run_ledger.runs.opened_run import dynamic_detail, refuse_dynamic
 from agent_run_ledger.runs.operate import decide, no_run
 from agent_run_ledger.runs.resolve import Finding, Outcome, resolve_call
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
+from agent_run_ledger.runs.submit import submit_run
 from agent_run_ledger.runs.usage import noted_usage
 
 NOTHING: Final = object()
@@ -47,7 +48,7 @@ class BoundRun:
         takeover: bool,
         keep_inputs: bool = False,
         limits: Callable[[], Limits] = Limits,
-        with_effects: Callable[[], bool] = bool,
+        policies: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self.run_id = run_id
         self._opened = opened
@@ -59,7 +60,7 @@ class BoundRun:
         self._takeover = takeover
         self._keep_inputs = keep_inputs
         self._limits = limits
-        self._with_effects = with_effects
+        self._policies = policies
 
     def run(self, /, **inputs: Any) -> Entering:
         """Return this run as a dynamic one, to be entered by `with` or `async with`; every keyword is an input."""
@@ -77,8 +78,25 @@ class BoundRun:
             policy=self._policy,
             keep_inputs=self._keep_inputs,
             limits=self._limits(),
-            with_effects=self._with_effects(),
+            policies=self._policies(),
         )
+
+    def submit(self, entry: str, queue: str, inputs: dict[str, Any]) -> None:
+        """Put this run on record for the workers of a queue; `entry` "" for the pipeline. See `RunLedger.submit`."""
+        given, limits = Inputs(inputs, limit_bytes=self._opened.limit_bytes), self._limits()
+        context = self._opened.context()
+        resolver = None if entry else Resolver(self._request(inputs).steps, given)
+        definition = Definition(
+            steps=[] if resolver is None else resolver.described(),
+            policy=None if self._policy is None else self._policy.as_stored(),
+            max_parallel=self._max_parallel,
+            order_only={} if resolver is None else resolver.order_only(),
+            keep_inputs=True,  # who begins it has nothing else to begin it with
+            dynamic=None if resolver is not None else dynamic_detail(context, None),
+            budgets=limits.given(within=False),
+            submitted=Submitted(queue=queue, entry=entry),
+        )
+        submit_run(context, self.run_id, inputs=given, definition=definition)
 
     def execute(self, /, **inputs: Any) -> Any:
         """Run the pipeline, or go on where it was, and return its result.
@@ -90,6 +108,7 @@ class BoundRun:
         with the program, before any step runs.
         """
         request = self._request(inputs)
+        self._check_effects()
         if any(step.shape in (Shape.ASYNC, Shape.ASYNC_GENERATOR) for step in request.steps):
             return self._execute_on_own_loop(request)
         return execute(self._opened.context(), request)
@@ -100,6 +119,7 @@ class BoundRun:
         Cancelled, it waits for a commit under way, cancels async bodies and records nothing of what they did.
         """
         request = self._request(inputs)
+        await self._opened.off_loop(self._check_effects)
         context = await self._opened.off_loop(self._opened.context)
         return await aexecute(context, request, self._opened.off_loop)
 
@@ -194,6 +214,12 @@ class BoundRun:
 
     def _row(self, context: Context | None) -> RunRow | None:
         return None if context is None else context.store.reader().find_run(self.run_id)
+
+    def _check_effects(self) -> None:
+        """Refuse what effects could not be in: a step may enter a run that acts on the world, and late in the work."""
+        policies = self._policies()
+        if policies:
+            self._opened.check_effects(policies)
 
     def _execute_on_own_loop(self, request: Request) -> Any:
         import asyncio

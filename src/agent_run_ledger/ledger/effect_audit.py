@@ -135,7 +135,7 @@ class EffectAudit:
         if stored is not None and written is not None:
             yield from _contradictions(change, stored, written, around)
             yield from self._clock.wrong_standing(written.ledger)
-            yield from self._trust.wrong_approval(written)
+            yield from self._trust.wrong_command(written)
         self._clock.believe(None if written is None else written.command.now)
 
     def _look_for_ownerless(self) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from agent_run_ledger.effects.answers import kept_answer
+from agent_run_ledger.effects.asked import checked
 from agent_run_ledger.effects.dispatching import Dispatcher
 from agent_run_ledger.effects.engine import NOTHING, Answer, Ask, Beside, Engine, Settings
 from agent_run_ledger.effects.gate import Gate
 from agent_run_ledger.effects.grants import Dispatch, Grant
 from agent_run_ledger.effects.intents import Intent, check_text
+from agent_run_ledger.effects.signing import Sign
 from agent_run_ledger.effects.sizes import check_nonce
 from agent_run_ledger.effects.trust_record import adopt, follow
 from agent_run_ledger.effects.trusting import SignedTrust
@@ -19,7 +22,7 @@ from agent_run_ledger.effects.views import ActionView, LedgerView, ledger_view
 from agent_run_ledger.effects.witnessing import Witnessing, waits
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Pending, Refused
-from agent_run_ledger.kernel.effects import WitnessPolicy
+from agent_run_ledger.kernel.effects import Now, WitnessPolicy
 from agent_run_ledger.kernel.effects.approval import Statement, VerifiedApproval, statement_of
 from agent_run_ledger.kernel.effects.clock import CorrectClock
 from agent_run_ledger.kernel.effects.commands import (
@@ -43,6 +46,7 @@ from agent_run_ledger.kernel.effects.commands import (
     Successor,
     WriteOff,
 )
+from agent_run_ledger.kernel.effects.decided import decision_bytes
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
 from agent_run_ledger.kernel.effects.permit import permit_of
 from agent_run_ledger.kernel.effects.report import Answered
@@ -54,6 +58,11 @@ from agent_run_ledger.ports.effects import EffectObserver, TimeSource, Witness
 from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.store import named_store, open_store
 from agent_run_ledger.store.sqlite_store import WAIT_S
+
+D = TypeVar("D", Observe, NotExecuted, WriteOff, CloseUnprepared)
+
+_NEVER = Now(0, 0)
+"""The time of a question before it is asked: the transaction puts its own in the place."""
 
 PERMIT_MS = 60_000
 KEY_BYTES = 16
@@ -68,8 +77,9 @@ class EffectLedger(EffectRecords):
     claimed. Every method is one transaction, and what it refuses changed nothing.
 
     Not guaranteed: exactly once. Without a witness an older copy of the file that is put back is not noticed. That
-    `Actor` names who asks is for the caller to have checked. With a trust file the ledger verifies every approval
-    itself; without one that is for the caller to have done too.
+    `Actor` names who asks is for the caller to have checked. With a trust file the ledger asks for nothing by who has
+    not the role there, and verifies every approval itself, and every decision that ends a doubt without the effect;
+    without one all that is for the caller to have done too.
 
     Errors of every method: Refused, Pending, Unavailable, NotAdmitted and Misuse changed nothing. Uncertain: the
     commit's outcome cannot be looked up now; the same call with the same `op_id` (16 bytes) tells it. Pending
@@ -325,15 +335,13 @@ class EffectLedger(EffectRecords):
         evidence: Observation | Drain,
         *,
         answer: Answered | None = None,
+        sign: Sign | None = None,
         op_id: bytes | None = None,
     ) -> ActionView:
-        """Record evidence, which decides nothing by itself. `answer` as of `outcome`."""
-        return self._asked(
-            action_id,
-            lambda now: Observe(actor=actor, now=now, action_id=action_id, evidence=evidence),
-            op_id,
-            beside=kept_answer(evidence, answer),
-        )
+        """Record evidence, which decides nothing by itself. `answer` as of `outcome`; `sign` as of `write_off`, for a
+        drain by dead paths."""
+        asked = self._signed(Observe(actor=actor, now=_NEVER, action_id=action_id, evidence=evidence), sign)
+        return self._asked(action_id, lambda now: replace(asked, now=now), op_id, beside=kept_answer(evidence, answer))
 
     def reconcile_success(
         self,
@@ -358,14 +366,16 @@ class EffectLedger(EffectRecords):
         *,
         fence: FenceAnswer | None = None,
         people: frozenset[str] = frozenset(),
+        sign: Sign | None = None,
         op_id: bytes | None = None,
     ) -> ActionView:
-        """Decide that it did not happen and cannot any more: by a fence, or a drain and the look after it."""
-        return self._asked(
-            action_id,
-            lambda now: NotExecuted(actor=actor, now=now, action_id=action_id, fence=fence, people=people),
-            op_id,
-        )
+        """Decide that it did not happen and cannot any more: by a fence, or a drain and the look after it.
+
+        `sign` as of `write_off`. A program that has no key in the trust file decides without, by drain and look alone.
+        """
+        asked = NotExecuted(actor=actor, now=_NEVER, action_id=action_id, fence=fence, people=people)
+        asked = self._signed(asked, sign)
+        return self._asked(action_id, lambda now: replace(asked, now=now), op_id)
 
     def write_off(
         self,
@@ -374,24 +384,32 @@ class EffectLedger(EffectRecords):
         *,
         nobody_can_observe: bool,
         people: frozenset[str],
+        sign: Sign | None = None,
         op_id: bytes | None = None,
     ) -> ActionView:
-        """Give up finding out, for good: nothing ever follows it. Takes two people."""
-        return self._asked(
-            action_id,
-            lambda now: WriteOff(
-                actor=actor, now=now, action_id=action_id, nobody_can_observe=nobody_can_observe, people=people
-            ),
-            op_id,
+        """Give up finding out, for good: nothing ever follows it. Takes two people.
+
+        `sign`: with a trust file, what signs the decision for all who decide (`effects.signing`). It is asked before
+        the transaction, about the action as it stands; what is recorded meanwhile makes it `bad_signature`.
+        """
+        asked = WriteOff(
+            actor=actor, now=_NEVER, action_id=action_id, nobody_can_observe=nobody_can_observe, people=people
         )
+        asked = self._signed(asked, sign)
+        return self._asked(action_id, lambda now: replace(asked, now=now), op_id)
 
     def close_unprepared(
-        self, actor: Actor, action_id: bytes, *, fence: FenceAnswer | None = None, op_id: bytes | None = None
+        self,
+        actor: Actor,
+        action_id: bytes,
+        *,
+        fence: FenceAnswer | None = None,
+        sign: Sign | None = None,
+        op_id: bytes | None = None,
     ) -> ActionView:
-        """Close what was never prepared. Without a witness it needs the receiver's fence."""
-        return self._asked(
-            action_id, lambda now: CloseUnprepared(actor=actor, now=now, action_id=action_id, fence=fence), op_id
-        )
+        """Close what was never prepared. Without a witness it needs the receiver's fence. `sign` as of `write_off`."""
+        asked = self._signed(CloseUnprepared(actor=actor, now=_NEVER, action_id=action_id, fence=fence), sign)
+        return self._asked(action_id, lambda now: replace(asked, now=now), op_id)
 
     # -- the clock ----------------------------------------------------------------------------------------------------
 
@@ -429,6 +447,13 @@ class EffectLedger(EffectRecords):
         self.close()
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _signed(self, asked: D, sign: Sign | None) -> D:
+        """Return a decision with the signatures of who decides it, about the action as it stands."""
+        if sign is None:
+            return asked
+        decision = decision_bytes(self._standing(), self._action(asked.action_id), checked(asked))
+        return replace(asked, signatures=tuple(sign(decision)))
 
     def _asked(
         self,

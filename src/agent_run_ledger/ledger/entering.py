@@ -31,7 +31,8 @@ from agent_run_ledger.runs.steps import OnChange
 class RunSettings:
     """What a dynamic run is opened with. `run_id` None: a child's is made of its place, else it is `default_run_id`.
 
-    `with_effects`: the run may act on the world, so its store must be one that effects can be in.
+    `policies`: those that the program's effects are asked for under. Where there are some the run may act on the world,
+    so its store must be one that effects can be in, and its trust file must know them.
     """
 
     run_id: str | None
@@ -43,7 +44,7 @@ class RunSettings:
     policy: LoopDetectorPolicy | None
     keep_inputs: bool
     limits: Limits
-    with_effects: bool = False
+    policies: frozenset[str] = frozenset()
 
 
 class Entering:
@@ -148,8 +149,8 @@ class Entering:
     def _open(self, run_id: str, parent: Parent | None) -> None:
         if self._session is not None:
             raise Misuse("this run was entered already", code="run_entered", hint="call ledger.run(...) anew")
-        if self._settings.with_effects:
-            self._opened.effects()
+        if self._settings.policies:
+            self._opened.check_effects(self._settings.policies)
         context, settings = self._opened.context(), self._settings
         self._parent = parent
         if parent is not None and parent.session is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
@@ -12,6 +12,7 @@ from agent_run_ledger.errors import Refused
 from agent_run_ledger.ledger.run_effects import EffectSettings, RunEffects, open_run_effects
 from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.own_thread import in_own_thread, loop_runs_here
 from agent_run_ledger.store import AnyStore, StoreThread, open_store
 
 T = TypeVar("T")
@@ -75,6 +76,10 @@ class OpenedStore:
                 self._effects = open_run_effects(self._path, self._durability, self._effect_settings)
             return self._effects
 
+    def check_effects(self, policies: Iterable[str]) -> None:
+        """Refuse, as `effects` and `Effects.check_policies` do, what effects under these policies could not be in."""
+        self.effects().check_policies(policies)
+
     async def off_loop(self, fn: Callable[[], T]) -> T:
         """Run fn on the store's own thread. See store.store_thread.StoreThread."""
         return await self._its_thread().call(fn)
@@ -90,13 +95,38 @@ class OpenedStore:
             return self._thread
 
     def close(self) -> None:
-        """Close the store and its thread, if they were opened."""
+        """Close the store and its thread, if they were opened, once the effects that are under way are on record.
+
+        Where an event loop runs in this thread it waits for none of them, which may need that very loop to end: then
+        another thread waits and closes, and the process does not end before it.
+        """
+        parts = self._taken()
+        if parts.effects is not None and parts.effects.under_way and loop_runs_here():
+            threading.Thread(target=parts.close, name="arl-close", daemon=False).start()
+        else:
+            parts.close()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, and wait for the effects beside the running event loop. Cancelled, it goes on."""
+        await in_own_thread(self._taken().close, name="arl-close")
+
+    def _taken(self) -> _Parts:
+        """Take what is open out of here: whoever comes next opens it anew."""
         with self._lock:
-            store, thread, self._store, self._thread = self._store, self._thread, None, None
-            effects, self._effects = self._effects, None
-        if thread is not None:
-            thread.close()
-        if effects is not None:
-            effects.close()
-        if store is not None:
-            store.close()
+            parts = _Parts(self._thread, self._effects, self._store)
+            self._store = self._thread = self._effects = None
+        return parts
+
+
+class _Parts(NamedTuple):
+    """What of a store is open."""
+
+    thread: StoreThread | None
+    effects: RunEffects | None
+    store: AnyStore | None
+
+    def close(self) -> None:
+        """Close it, the store last."""
+        for part in self:
+            if part is not None:
+                part.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Protocol, cast
 from weakref import WeakValueDictionary
 
 from agent_run_ledger.effects.answers import is_named_after
@@ -37,6 +37,14 @@ from agent_run_ledger.ports.effects import Witness
 DAY_S: Final = 86_400
 CLOSE_WAIT_S: Final = 60.0
 """How long closing waits for a dispatch: no permit lives longer."""
+
+
+class NamesPolicy(Protocol):
+    """What says under which approval policy it is asked for: an effect of a ledger, or one of a framework's tools."""
+
+    @property
+    def approval(self) -> str: ...  # noqa: D102
+
 
 RECONCILER: Final = "reconciler"
 """The principal by which a program closes what is proved not to have happened, where the trust file has it."""
@@ -105,6 +113,11 @@ class RunEffects:
         self._sending: list[int] = []
         self._at_it: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
+    def check_policies(self, names: Iterable[str]) -> None:
+        """See ports.effect_steps.Effects.check_policies."""
+        for name in names:
+            self._policy(name)
+
     def members(self, action_key: str) -> Sequence[ActionView]:
         """See ports.effect_steps.Effects.members."""
         members = self._ledger.inspect(action_key)
@@ -116,7 +129,7 @@ class RunEffects:
         """See ports.effect_steps.Effects.terms."""
         trust, target = self._trust, wanted.target
         return WantedTerms(
-            policy_sha256=trust.policy_sha256(self._policy(wanted)),
+            policy_sha256=trust.policy_sha256(self._policy(wanted.approval)),
             audience=target.audience,
             executor=self._executor.principal,
             target_class=target.target_class,
@@ -125,11 +138,15 @@ class RunEffects:
 
     def propose(self, wanted: Wanted) -> ActionView:
         """See ports.effect_steps.Effects.propose."""
-        return self._ledger.propose(self._requester, wanted.action_key, self._intent(wanted))
+        return self._ledger.propose(self._requester, wanted.action_key, self._intent(wanted, wanted.request))
 
     def succeed(self, action_id: bytes, wanted: Wanted) -> ActionView:
         """See ports.effect_steps.Effects.succeed."""
-        return self._ledger.successor(self._requester, action_id, self._intent(wanted))
+        before = self._ledger.get(action_id)
+        # Not the program's bytes: an approver may have edited them, and what people replaced is not asked for again.
+        intent = self._intent(wanted, self._ledger.request(action_id))
+        same = replace(intent, preconditions=before.preconditions)
+        return self._ledger.successor(self._requester, action_id, same)
 
     def dispatch(self, action_id: bytes, wanted: Wanted, *, worker: str) -> ActionView:
         """See ports.effect_steps.Effects.dispatch."""
@@ -139,7 +156,13 @@ class RunEffects:
                 return now  # another thread of this process was at it
             if now.state is ActionState.AVAILABLE:
                 self._check_terms(now, wanted)
-            return self._ledger.dispatcher(wanted.target, self._executor, worker=worker).dispatch(action_id).view
+            dispatcher = self._ledger.dispatcher(wanted.target, self._executor, worker=worker)
+            try:
+                return dispatcher.dispatch(action_id).view
+            except Misuse as error:
+                if error.code in UNSENDABLE:
+                    raise _unsendable(now, error) from error
+                raise
 
     def doubt(self, action_id: bytes, *, worker: str) -> ActionView:
         """See ports.effect_steps.Effects.doubt."""
@@ -163,6 +186,13 @@ class RunEffects:
             status=None if answer is None else answer.status,
             answer=None if answer is None else answer.body,
         )
+
+    @property
+    def under_way(self) -> bool:
+        """Whether another thread than this one carries an effect out."""
+        mine = threading.get_ident()
+        with self._lock:
+            return any(one != mine for one in self._sending)
 
     def close(self) -> None:
         """Close the ledger, once what other threads have under way is on record, or `CLOSE_WAIT_S` are over.
@@ -209,28 +239,28 @@ class RunEffects:
             said = f"action {now.action_id.hex()} was not proposed under the terms that are wanted"
             raise Refused(said, code=str(other), hint=f"`arl effects show {now.action_id.hex()}`")
 
-    def _policy(self, wanted: Wanted) -> ApprovalPolicy:
-        policy = self._trust.policy_named(wanted.approval)
+    def _policy(self, name: str) -> ApprovalPolicy:
+        policy = self._trust.policy_named(name)
         if policy is None:
             raise Refused(
-                f"the trust file has no approval policy {wanted.approval!r}",
+                f"the trust file has no approval policy {name!r}",
                 code="no_policy",
                 hint=f"it has {', '.join(sorted(one.name for one in self._trust.policies)) or 'none'}",
             )
         return policy
 
-    def _intent(self, wanted: Wanted) -> Intent:
-        policy = self._policy(wanted)
+    def _intent(self, wanted: Wanted, request: bytes) -> Intent:
+        policy = self._policy(wanted.approval)
         now_ms, target = self._ledger.now_ms(), wanted.target
         return Intent(
-            request=wanted.request,
+            request=request,
             executor=self._executor.principal,
             audience=target.audience,
             target_class=target.target_class,
             not_before_ms=now_ms,
             dispatch_before_ms=now_ms + min(self._window_ms, policy.max_window_ms),
             policy_sha256=self._trust.policy_sha256(policy),
-            display_sha256=display_sha256(wanted.request),
+            display_sha256=display_sha256(request),
             approvals_needed=policy.approvals_needed,
         )
 
@@ -268,6 +298,19 @@ class RunEffects:
         finally:
             mine.release()
 
+
+def _unsendable(now: ActionView, error: Misuse) -> Refused:
+    """Return what says that this program cannot send what people approved, which they may have edited."""
+    return Refused(
+        f"what was approved as action {now.action_id.hex()} cannot be sent here: {error.message}",
+        code=error.code,
+        hint="a program that can send it goes on; or people revoke it, and `arl actions successor` proposes it "
+        "as it can be sent",
+    )
+
+
+UNSENDABLE: Final = frozenset({"other_request", "other_arguments"})
+"""With which codes a target says, before a claim, that it cannot send a request."""
 
 ALONE_S: Final = 90.0
 """How long a call waits for another one of its key in this process: longer than any send takes."""

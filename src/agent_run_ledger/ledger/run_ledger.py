@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import os
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse
-from agent_run_ledger.kernel.budget import Budget, Reserve, check_budget
+from agent_run_ledger.kernel.budget import Budget, check_budget
 from agent_run_ledger.kernel.gauges import StoreGauges
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.account import Account, account_of_store, parse_by
 from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.entering import Entering
 from agent_run_ledger.ledger.opened import OpenedStore
-from agent_run_ledger.ledger.run_effects import EffectSettings
+from agent_run_ledger.ledger.registry import Registry
+from agent_run_ledger.ledger.run_effects import EffectSettings, NamesPolicy
 from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Observer
-from agent_run_ledger.ports.effect_steps import Probe
-from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.runs.budgets import Limits
-from agent_run_ledger.runs.effect_steps import Effect
 from agent_run_ledger.runs.fork import fork_run
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.operate import no_run
 from agent_run_ledger.runs.resolve import check_record_id
-from agent_run_ledger.runs.steps import MAX_SECONDS, Environment, Step, parse_on_change
-from agent_run_ledger.runs.tools import Tool
+from agent_run_ledger.runs.steps import MAX_SECONDS, Step, parse_on_change
 from agent_run_ledger.store import named_store, without_secrets
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.run_queue import RunQueue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +40,7 @@ DEFAULT_DB = "./agent_run_ledger.db"
 DEFAULT_LIMIT_BYTES = 16 * 1024 * 1024
 DEFAULT_PARALLEL = 8
 DEFAULT_POLICY = LoopDetectorPolicy()
+DEFAULT_QUEUE = "default"
 
 
 def default_db_path() -> str:
@@ -48,7 +48,7 @@ def default_db_path() -> str:
     return os.environ.get(DB_VARIABLE) or DEFAULT_DB
 
 
-class RunLedger:
+class RunLedger(Registry):
     """A set of steps, and the store their runs are recorded in.
 
     `run_id`: which run `execute` works on; without one a UUIDv7 is made, once per ledger. `db_path`: the SQLite
@@ -62,9 +62,11 @@ class RunLedger:
     `observers`: who is told what happens in the runs, see `ports.Observer`.
     `keep_inputs`: whether the inputs' values are kept with the run, and not only digests of them.
     `budget`: what a run, with the runs within it, may use; see `Budget`. Runs within another one have none of their own
-    but by `bind`. `effects`: as whom effects are asked for and carried out, and by which trust file.
+    but by `bind`. `effects`: as whom effects are asked for and carried out, and by which trust file. `queue`: where
+    workers find what is submitted.
 
-    Nothing is opened before the first run. Thread-safe; a context manager that closes the store.
+    Nothing is opened before the first run. Thread-safe; a context manager, by `with` or `async with`, that closes the
+    store.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class RunLedger:
         keep_inputs: bool = False,
         budget: Budget | None = None,
         effects: EffectSettings | None = None,
+        queue: str = DEFAULT_QUEUE,
         steps: Iterable[Step[..., Any]] = (),
     ) -> None:
         if policy is not None and not isinstance(policy, LoopDetectorPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -109,178 +112,23 @@ class RunLedger:
             observers=_checked(observers),
             effects=effects,
         )
-        self._steps: dict[str, Step[..., Any]] = {}
-        self._lock = threading.Lock()
-        for step in steps:
-            self.add(step)
+        self.queue = check_queue(queue)
+        super().__init__(steps)
 
     def __repr__(self) -> str:
         """Return a short form for messages."""
         store = without_secrets(self.db_path)
         return f"<RunLedger run_id={self.run_id!r} db_path={store!r} steps={len(self._steps)}>"
 
-    def add(self, step: Step[P, R]) -> Step[P, R]:
-        """Register a Step object and return it. Two steps of one name are Misuse, whichever ledger they come from."""
-        if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Misuse(f"add takes a Step, not {type(step).__name__}", code="bad_step")
-        self._register(step)
-        return step
-
-    def _register(self, step: Step[..., Any]) -> None:
-        with self._lock:
-            if step.name in self._steps:
-                raise Misuse(
-                    f"two steps are named {step.name!r}", code="duplicate_step", hint="give one of them another name="
-                )
-            self._steps[step.name] = step
-
-    @overload
-    def step(self, fn: Callable[P, R], /) -> Step[P, R]: ...
-    @overload
-    def step(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        depends_on: Iterable[str | Step[..., Any]] = (),
-        environment: Environment = None,
-        version: str = "1",
-        retries: int = 0,
-        retry_base_s: float = 0.5,
-        retry_cap_s: float = 30.0,
-        timeout_s: float | None = None,
-        on_change: str | None = None,
-        key: str | Callable[..., str] | None = None,
-        interchangeable: bool = False,
-        ignore: Iterable[str] = (),
-        budget: Budget | None = None,
-        reserves: Reserve | None = None,
-    ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
-    def step(
-        self, fn: Callable[P, R] | None = None, /, **settings: Any
-    ) -> Step[P, R] | Callable[[Callable[P, R]], Step[P, R]]:
-        """Register a function as a step; with or without settings, which are those of `Step`."""
-        if fn is not None:
-            return self.add(Step(fn, **settings))
-
-        def register(function: Callable[P, R]) -> Step[P, R]:
-            return self.add(Step(function, **settings))
-
-        return register
-
-    @overload
-    def tool(self, fn: Callable[P, R], /) -> Tool[P, R]: ...
-    @overload
-    def tool(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        safe: bool = False,
-        poll: bool = False,
-        volatile: Iterable[str] = (),
-        environment: Environment = None,
-        version: str = "1",
-        retries: int = 0,
-        retry_base_s: float = 0.5,
-        retry_cap_s: float = 30.0,
-        timeout_s: float | None = None,
-        on_change: str | None = None,
-        key: str | Callable[..., str] | None = None,
-        interchangeable: bool = False,
-        ignore: Iterable[str] = (),
-        budget: Budget | None = None,
-        reserves: Reserve | None = None,
-    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(
-        self, fn: Callable[P, R] | None = None, /, **settings: Any
-    ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
-        """Register a function that an agent calls in a dynamic run; its settings are those of `Tool`.
-
-        It is no part of what `execute` runs.
-        """
-
-        def register(function: Callable[P, R]) -> Tool[P, R]:
-            made: Tool[P, R] = Tool(function, **settings)
-            self._register(made)
-            return made
-
-        return register if fn is None else register(fn)
-
-    @overload
-    def effect(
-        self, fn: Callable[P, Any], /, *, key: str | Callable[..., str], target: Target, approval: str
-    ) -> Effect[P]: ...
-    @overload
-    def effect(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        key: str | Callable[..., str],
-        target: Target,
-        approval: str,
-        observe: Probe | None = None,
-        successors: int = 0,
-        wait_s: float = 0,
-        environment: Environment = None,
-        version: str = "1",
-        retries: int = 0,
-        retry_base_s: float = 0.5,
-        retry_cap_s: float = 30.0,
-        timeout_s: float | None = None,
-        on_change: str | None = None,
-        ignore: Iterable[str] = (),
-        budget: Budget | None = None,
-        reserves: Reserve | None = None,
-    ) -> Callable[[Callable[P, Any]], Effect[P]]: ...
-    def effect(
-        self, fn: Callable[P, Any] | None = None, /, **settings: Any
-    ) -> Effect[P] | Callable[[Callable[P, Any]], Effect[P]]:
-        """Register a function that acts on the world once, with people's approval; see `Effect` for its settings.
-
-        It is called in dynamic runs, as tools are. A store without authority, or without a trust file that says who
-        approves, is refused where a run of this ledger is entered: `arl init --local` makes both for one machine.
-        """
-
-        def register(function: Callable[P, Any]) -> Effect[P]:
-            made: Effect[P] = Effect(function, **settings)
-            self._register(made)
-            return made
-
-        return register if fn is None else register(fn)
-
-    def _registered(self) -> tuple[Step[..., Any], ...]:
-        with self._lock:
-            return tuple(self._steps.values())
-
-    @property
-    def tools(self) -> tuple[Tool[..., Any], ...]:
-        """The registered tools in the order of registration."""
-        with self._lock:
-            return tuple(step for step in self._steps.values() if isinstance(step, Tool))
-
-    @property
-    def steps(self) -> tuple[Step[..., Any], ...]:
-        """The registered steps in the order of registration, without the tools and effects."""
-        with self._lock:
-            return tuple(step for step in self._steps.values() if not isinstance(step, Tool | Effect))
-
-    @property
-    def effects(self) -> tuple[Effect[...], ...]:
-        """The registered effects in the order of registration."""
-        with self._lock:
-            return tuple(step for step in self._steps.values() if isinstance(step, Effect))
-
-    def check_effects(self) -> None:
+    def check_effects(self, tools: Mapping[str, NamesPolicy] | None = None) -> None:
         """Open the effects of the store: for programs whose effects are tools of a framework, before they begin.
 
-        Refused where it has no authority, or no trust file that says who approves; see `EffectSettings`.
+        `tools`: those effects by the names of tools, as the adapter gets them. Refused where the store has no
+        authority, or no trust file that says who approves (see `EffectSettings`), and Refused("no_policy") where that
+        one has no policy of a name that an effect, here or among `tools`, is asked for under.
         """
-        self._opened.effects()
+        named: list[NamesPolicy] = [*self.effects, *(tools or {}).values()]
+        self._opened.check_effects(sorted({effect.approval for effect in named}))
 
     def run(self, run_id: str | None = None, /, **inputs: Any) -> Entering:
         """Return a dynamic run, to be entered by `with` or `async with`; every keyword is an input. See `Run`.
@@ -295,6 +143,35 @@ class RunLedger:
         """
         handle = self.bind(self.run_id if run_id is None else run_id)
         return Entering(self._opened, handle.settings(run_id), inputs)
+
+    def submit(self, run_id: str | None = None, /, **inputs: Any) -> str:
+        """Put a run on record that a worker is to begin (`arl worker`), and return its id; every keyword is an input.
+
+        It is a run of this ledger's only entry, else of its pipeline; of several entries call `entry.submit`. Once this
+        returns, the run is synced, and nothing of it has run. Without a run_id a UUIDv7 is made; the same submission
+        again changes nothing. InputsChanged, Refused("run_exists"); Misuse for inputs that nothing can be called with.
+        """
+        entries = self.entries
+        if len(entries) > 1:
+            names = ", ".join(one.name for one in entries)
+            raise Misuse("this ledger has several entries", code="which_entry", hint=f"entry.submit(...) of {names}")
+        return self._submit(run_id, entries[0].name if entries else "", inputs)
+
+    def runs_of_queue(self, queue: str | None = None) -> RunQueue:
+        """Return the runs of a queue as a worker sees them; by default of this ledger's own queue."""
+        from agent_run_ledger.ledger.run_queue import RunQueue  # for workers: no run needs it
+
+        return RunQueue(self._opened, self.queue if queue is None else check_queue(queue))
+
+    def _enter(self, run_id: str | None, inputs: dict[str, Any]) -> Entering:
+        return self.run(run_id, **inputs)
+
+    def _submit(self, run_id: str | None, entry: str, inputs: dict[str, Any]) -> str:
+        if entry:
+            next(one for one in self.entries if one.name == entry).check(inputs)
+        handle = self.bind(made_run_id() if run_id is None else run_id)
+        handle.submit(entry, self.queue, inputs)
+        return handle.run_id
 
     def execute(self, /, **inputs: Any) -> Any:
         """Run or resume this ledger's run; every keyword is an input. See `BoundRun.execute`."""
@@ -333,7 +210,7 @@ class RunLedger:
             wait_s=wait_s,
             takeover=takeover,
             keep_inputs=self.keep_inputs,
-            with_effects=lambda: bool(self.effects),
+            policies=lambda: frozenset(effect.approval for effect in self.effects),
             limits=lambda: Limits(own=own, default=self.budget, steps=self._registered()),
         )
 
@@ -391,8 +268,16 @@ class RunLedger:
         return account_of_store(context.store, by=parse_by(by), since_ms=since_ms)
 
     def close(self) -> None:
-        """Release the store. A later run opens it again; a second call does nothing."""
+        """Release the store. A later run opens it again; a second call does nothing.
+
+        It waits until effects that other threads have under way are on record, at most a minute; but not on an event
+        loop, which they may need: there it returns, and the store is released when they are. `aclose` waits for that.
+        """
         self._opened.close()
+
+    async def aclose(self) -> None:
+        """Release the store as `close` does, and wait beside the event loop for the effects that are under way."""
+        await self._opened.aclose()
 
     def __enter__(self) -> RunLedger:
         """Return self."""
@@ -401,6 +286,14 @@ class RunLedger:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+    async def __aenter__(self) -> RunLedger:
+        """Return self."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close, see `aclose`."""
+        await self.aclose()
 
 
 def _checked(observers: Iterable[Observer]) -> tuple[Observer, ...]:
@@ -430,3 +323,10 @@ def check_run_id(run_id: str) -> str:
     if not isinstance(run_id, str) or not run_id.strip() or not run_id.isprintable() or len(run_id) > 200:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Misuse(f"a run_id must be a printable string of 1 to 200 characters, not {run_id!r}", code="bad_run_id")
     return run_id
+
+
+def check_queue(queue: str) -> str:
+    """Return the name of a queue, or refuse one that is not a printable string of 1 to 100 characters."""
+    if not isinstance(queue, str) or not queue.strip() or not queue.isprintable() or len(queue) > 100:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Misuse(f"a queue is a printable string of 1 to 100 characters, not {queue!r:.80}", code="bad_queue")
+    return queue

@@ -97,7 +97,7 @@ def _as_of(attempt: AttemptView, records: Mapping[str, Sequence[RecordView]]) ->
         used=None,
         in_flight=(),
         running=False,
-        executed=not attempt.is_fork,
+        executed=attempt.executed,
     )
 
 

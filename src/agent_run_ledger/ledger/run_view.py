@@ -11,7 +11,7 @@ import orjson
 
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.kernel.erasure import EVENTS
-from agent_run_ledger.kernel.record import KEPT_INPUTS, Record, RecordKind
+from agent_run_ledger.kernel.record import KEPT_INPUTS, SUBMITTED_KEY, Record, RecordKind
 from agent_run_ledger.kernel.states import RunEvent, RunState
 from agent_run_ledger.ledger.call_view import CallsTold, CallsView, ChildView, children_of
 from agent_run_ledger.ledger.run_effect_lines import EffectLine, effect_lines
@@ -53,7 +53,8 @@ class AttemptView:
 
     `is_erased`: its START is, and with it who held it and its graph: `steps` are those that its records name.
     `clock_changed`: the clock of its process and that of the log were so far apart at its start, or its end lies so
-    far before it, that their difference is no duration. `is_fork`: it is the making of the fork, in which nothing ran.
+    far before it, that their difference is no duration. `is_fork`, `is_submission`: it is the making of the fork,
+    or the submission to a queue, in which nothing ran.
     """
 
     number: int
@@ -67,6 +68,12 @@ class AttemptView:
     clock_changed: bool
     is_erased: bool = False
     is_fork: bool = False
+    is_submission: bool = False
+
+    @property
+    def executed(self) -> bool:
+        """Whether anything could run in it."""
+        return not (self.is_fork or self.is_submission)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +314,7 @@ class _Told:
                 is_erased=stored.erased,
                 clock_changed=time_ms is not None and abs(time_ms - started_at_ms) > CLOCK_TOLERANCE_MS,
                 is_fork=told_prefix(content) is not None,
+                is_submission=SUBMITTED_KEY in content,
             )
         )
 
@@ -404,7 +412,7 @@ def _steps(
         used=told.used,
         in_flight=in_flight,
         running=running,
-        executed=not (attempts and attempts[-1].is_fork),
+        executed=not attempts or attempts[-1].executed,
     )
     return tuple(
         StepView(

@@ -1,4 +1,4 @@
-"""The auditor's check of trust files and of what was approved under them: every signature is verified again."""
+"""The auditor's check of trust files and of what was asked under them: every signature is verified again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+from agent_run_ledger.effects.authorizing import check_command, only_narrows
 from agent_run_ledger.effects.trusting import SignedTrust, follow_trust, open_trust
-from agent_run_ledger.effects.verifying import envelope_of, verify_approval
+from agent_run_ledger.effects.verifying import verify_recorded
 from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.kernel.effects import Action
 from agent_run_ledger.kernel.effects.commands import Approve
+from agent_run_ledger.kernel.effects.decided import Decision, evidence_before
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.effects.trust_change import (
     TrustChange,
@@ -31,7 +34,7 @@ MOST_STRAYS: Final = 100
 class TrustAudit:
     """The trust files of one log, read beside its leaves: which one was in use where, and whether it counted.
 
-    After one that cannot be read, or did not count, nothing is said of what was approved until the next one.
+    After one that cannot be read, or did not count, nothing is said of what was asked until the next one.
     """
 
     def __init__(self, reader: Reader, note: Note) -> None:
@@ -62,18 +65,28 @@ class TrustAudit:
         """Name the records that belong to none of the leaves since `begin`."""
         self._beside.finish()
 
-    def wrong_approval(self, written: Transition) -> list[str]:
-        """Return why a recorded approval did not count under the trust file that was in use."""
+    def wrong_command(self, written: Transition) -> list[str]:
+        """Return why what a record says was asked did not count under the trust file that was in use.
+
+        What only narrows may have come by the trust file before: nothing is said of that.
+        """
         command, trust = written.command, self._in_use
-        if not isinstance(command, Approve) or not self._known or trust is None:
+        if only_narrows(command) or not self._known or trust is None:
             return []
+        if isinstance(command, Approve):
+            return self._wrong_approval(written, command, trust)
+        try:
+            check_command(trust.trust, written.ledger, _row_before(written), command, command.now)
+        except LedgerError as error:
+            return [f"{command.actor.principal!r} may not ask for {command.event} under the trust file: {error.code}"]
+        return []
+
+    def _wrong_approval(self, written: Transition, command: Approve, trust: SignedTrust) -> list[str]:
         if not command.approval.signature:
             return ["it was approved without a signature, under a trust file"]
         before = replace(written.row, approvals=written.row.approvals[:-1])
         try:
-            verify_approval(
-                envelope_of(command.approval), trust.trust, ledger=written.ledger, action=before, now=command.now
-            )
+            verify_recorded(command.approval, trust.trust, ledger=written.ledger, action=before, now=command.now)
         except LedgerError as error:
             return [f"the approval does not count under the trust file: {error.code}"]
         return []
@@ -148,3 +161,13 @@ class TrustAudit:
             self._note,
             "a record of a trust file",
         )
+
+
+def _row_before(written: Transition) -> Action | None:
+    """Return the member that was asked about, as far as it was asked about; None for one that the command made."""
+    command, row = written.command, written.row
+    if getattr(command, "action_id", None) != row.action_id or not written.old:
+        return None
+    if not isinstance(command, Decision):
+        return row
+    return replace(row, evidence=evidence_before(row, command))

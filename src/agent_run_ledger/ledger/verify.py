@@ -14,7 +14,7 @@ from agent_run_ledger.kernel.effects.record import ACTION
 from agent_run_ledger.kernel.effects.trust_change import is_trust_change
 from agent_run_ledger.kernel.envelope_check import EnvelopeCheck
 from agent_run_ledger.kernel.merkle import leaf_hash, root, verify_consistency
-from agent_run_ledger.kernel.record import record_mac
+from agent_run_ledger.kernel.record import SUBMITTED_KEY, record_mac
 from agent_run_ledger.kernel.replay import Replay, Track, lawful_kind
 from agent_run_ledger.kernel.states import CallState
 from agent_run_ledger.kernel.tiles import TILE_WIDTH
@@ -380,6 +380,9 @@ class _Audit:
             return
         if "run_id" in content:
             yield "run_id", row.run_id, content["run_id"]
+            if not is_erased:
+                submitted = content.get(SUBMITTED_KEY)
+                yield "queue", row.queue, cast("dict[str, object]", submitted).get("queue") if submitted else None
             fork = content.get("fork")
             in_log = cast("dict[str, object]", fork).get("run_uid") if isinstance(fork, dict) else None
             forked_from = content.get("forked_from") if is_erased else in_log

@@ -2,8 +2,6 @@
 
 from agent_run_ledger.ports.run_locks import RunLock, RunLocks
 from agent_run_ledger.ports.store import (
-    Clock,
-    Entropy,
     Event,
     Head,
     InFlight,
@@ -19,6 +17,7 @@ from agent_run_ledger.ports.store import (
     Tx,
     UsageRow,
 )
+from agent_run_ledger.ports.surroundings import Clock, Entropy
 
 __all__ = [
     "Clock",

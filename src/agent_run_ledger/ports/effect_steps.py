@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,6 +55,8 @@ class EffectMember(Member, Protocol):
     def approvals(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def approvals_needed(self) -> int: ...  # noqa: D102
+    @property
+    def drain(self) -> bytes | None: ...  # noqa: D102
 
 
 class Effects(Protocol):
@@ -65,6 +67,10 @@ class Effects(Protocol):
     - `dispatch` must send at most once for each generation, and must leave a success, a doubt or a claim behind.
     - An error must say what it says everywhere: see `errors`. Thread-safe.
     """
+
+    def check_policies(self, names: Iterable[str]) -> None:
+        """Refused("no_policy") where one of these policies is unknown: asked before anything is begun with them."""
+        ...
 
     def members(self, action_key: str) -> Sequence[EffectMember]:
         """Return the members of a key, in the order in which they were made.
@@ -82,14 +88,17 @@ class Effects(Protocol):
         ...
 
     def succeed(self, action_id: bytes, wanted: Wanted) -> EffectMember:
-        """Propose the same effect again in the place of one that is proved not to have happened."""
+        """Propose the same effect again in the place of one that is proved not to have happened.
+
+        With the bytes and the preconditions of that one: where an approver edited them, with theirs.
+        """
         ...
 
     def dispatch(self, action_id: bytes, wanted: Wanted, *, worker: str) -> EffectMember:
         """Claim, prepare, send and record. Two calls for one key in one process must come one after the other.
 
         Refused("other_policy", "unknown_policy", "other_terms") before the claim of what was proposed under other terms
-        than the wanted ones.
+        than the wanted ones, ("other_request", "other_arguments") of what its target cannot send, as people edited it.
         """
         ...
 

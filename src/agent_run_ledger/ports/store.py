@@ -1,4 +1,4 @@
-"""The contracts of the store, its rows, clocks and observers, in prose with "must", each with a conformance test."""
+"""The contracts of the store, its rows and observers, in prose with "must", each with a conformance test."""
 
 from __future__ import annotations
 
@@ -19,37 +19,12 @@ if TYPE_CHECKING:  # who only records runs does not load the rules of effects by
 T = TypeVar("T")
 
 
-class Clock(Protocol):
-    """Where time comes from. Time is never a reason to trust: safety rests on generations."""
-
-    def now_ms(self) -> int:
-        """Return Unix time in milliseconds."""
-        ...
-
-    def monotonic_s(self) -> float:
-        """Return seconds that never go backwards, for durations and deadlines only."""
-        ...
-
-
-class Entropy(Protocol):
-    """Where randomness comes from."""
-
-    def token(self, size: int) -> bytes:
-        """Return `size` bytes nobody can guess."""
-        ...
-
-    def uuid7(self) -> bytes:
-        """Return a new 16-byte UUIDv7 (RFC 9562), greater than every one returned before by this process."""
-        ...
-
-    def fraction(self) -> float:
-        """Return a number in [0, 1) for jitter; not for secrets."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """The mutable projection of one run. `row_id` is local to the store, `run_uid` is what leaves name."""
+    """The mutable projection of one run. `row_id` is local to the store, `run_uid` is what leaves name.
+
+    `queue`: from which workers take it, None for a run of its caller's own.
+    """
 
     row_id: int
     run_uid: bytes
@@ -66,6 +41,7 @@ class RunRow:
     last_start_record_id: int | None = None
     end_record_id: int | None = None
     forked_from_row_id: int | None = None
+    queue: str | None = None
 
 
 class RunStanding(NamedTuple):
@@ -215,6 +191,7 @@ class Tx(Protocol):
         holder: str,
         parent_row_id: int | None = None,
         forked_from_row_id: int | None = None,
+        queue: str | None = None,
     ) -> RunRow:
         """Insert a run in state running with generation 1 and attempt 1."""
         ...
@@ -297,6 +274,17 @@ class Reader(Protocol):
 
     def list_runs(self, *, state: RunState | None, before_row_id: int | None, limit: int) -> list[RunRow]:
         """Return runs, newest first, at most `limit`, with row ids below `before_row_id`."""
+        ...
+
+    def queued(self, queue: str, *, after_row_id: int, limit: int) -> list[RunRow]:
+        """Return the runs of a queue that were submitted or are running, oldest first, above `after_row_id`.
+
+        Must read no other run, however many wait or are over.
+        """
+        ...
+
+    def waiting(self, queue: str, *, after_row_id: int, limit: int) -> list[RunRow]:
+        """Return the runs of a queue that are suspended and were begun, oldest first. Otherwise as `queued`."""
         ...
 
     def run_row_ids(self, *, before_row_id: int | None, limit: int) -> list[int]:

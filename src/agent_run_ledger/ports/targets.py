@@ -46,7 +46,10 @@ class Target(Protocol):
         ...
 
     def check(self, request: Request | Call) -> None:
-        """Raise Misuse for a request that this target cannot send. Asked before a claim is made; nothing is sent."""
+        """Raise Misuse for a request that this target cannot send. Asked before a claim is made; nothing is sent.
+
+        "other_request" for one of another kind or to somebody else, "other_arguments" for what it does not take.
+        """
         ...
 
     def send(self, sending: Sending) -> Report:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 
@@ -26,7 +26,15 @@ from agent_run_ledger.errors import (
 )
 from agent_run_ledger.kernel.budget import Budget
 from agent_run_ledger.kernel.envelope import Change
-from agent_run_ledger.kernel.record import DYNAMIC_KEY, KEPT_INPUTS, SALT_BYTES, Record, RecordKind, record_mac
+from agent_run_ledger.kernel.record import (
+    DYNAMIC_KEY,
+    KEPT_INPUTS,
+    SALT_BYTES,
+    SUBMITTED_KEY,
+    Record,
+    RecordKind,
+    record_mac,
+)
 from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
 from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
 from agent_run_ledger.ports.effect_steps import Effects
@@ -60,6 +68,13 @@ class Context:
     effects: Callable[[], Effects] = no_effects
 
 
+class Submitted(NamedTuple):
+    """Where a run waits for a worker, and which entry the worker calls: "" for the ledger's pipeline."""
+
+    queue: str
+    entry: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """What the program says of a run when an attempt starts: plain values, kept in the START record.
@@ -67,7 +82,7 @@ class Definition:
     `order_only`: per step, the dependencies whose results it does not take. `keep_inputs`: whether the inputs' values
     are kept too, where the run's first START does not have them. `dynamic`: what the START of a dynamic run keeps
     beside all this, None for a pipeline. `parent_row_id`: the run within which this one is started, if any. `budgets`:
-    by step, "" for the run's own.
+    by step, "" for the run's own. `submitted`: how workers find the run, for one that is only to be begun by them.
     """
 
     steps: list[list[object]]
@@ -78,6 +93,7 @@ class Definition:
     dynamic: Mapping[str, object] | None = None
     parent_row_id: int | None = None
     budgets: Mapping[str, Budget] = field(default_factory=dict[str, Budget])
+    submitted: Submitted | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -264,6 +280,22 @@ def _start(
     context: Context, run_id: str, before: RunRow | None, *, inputs: Inputs, definition: Definition
 ) -> RunRow | None:
     """Commit one START. None when the run changed since `before` was read."""
+    record = start_record(context, run_id, before, inputs=inputs, definition=definition)
+
+    def write(tx: Tx) -> RunRow | None:
+        if tx.find_run(run_id) != before:
+            return None
+        if before is not None:  # an erasure that ended since we looked left the row as it was
+            _first_start(context.store, before)
+        return write_start(tx, context, run_id, before, record, definition)
+
+    return context.store.transact(context.entropy.uuid7(), write)
+
+
+def start_record(
+    context: Context, run_id: str, before: RunRow | None, *, inputs: Inputs, definition: Definition
+) -> Record:
+    """Return the START record of a run's next attempt."""
     salt = context.entropy.token(SALT_BYTES)
     content: dict[str, object] = {
         "run_id": run_id,
@@ -279,6 +311,8 @@ def _start(
         content[PARENT_KEY] = context.store.reader().get_run(definition.parent_row_id).run_uid.hex()
     if definition.dynamic is not None:
         content[DYNAMIC_KEY] = definition.dynamic
+    if definition.submitted is not None:
+        content[SUBMITTED_KEY] = definition.submitted._asdict()
     if definition.budgets:
         content[BUDGET] = {tool: budget.as_stored() for tool, budget in definition.budgets.items()}
     if definition.keep_inputs and not _keeps_inputs(context.store, before):
@@ -286,7 +320,7 @@ def _start(
     packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
     run_uid = context.entropy.uuid7() if before is None else before.run_uid
     now_ms = context.clock.now_ms()
-    record = Record(
+    return Record(
         kind=RecordKind.START,
         run_uid=run_uid,
         salt=salt,
@@ -298,15 +332,6 @@ def _start(
         payload=packed.payload,
     )
 
-    def write(tx: Tx) -> RunRow | None:
-        if tx.find_run(run_id) != before:
-            return None
-        if before is not None:  # an erasure that ended since we looked left the row as it was
-            _first_start(context.store, before)
-        return _write_start(tx, context, run_id, before, record, definition)
-
-    return context.store.transact(context.entropy.uuid7(), write)
-
 
 def _keeps_inputs(store: Store, row: RunRow | None) -> bool:
     """Return whether the first START of a run, checked before, keeps the inputs, which all its attempts share."""
@@ -316,13 +341,19 @@ def _keeps_inputs(store: Store, row: RunRow | None) -> bool:
     return codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)[1] is not None
 
 
-def _write_start(
+def write_start(
     tx: Tx, context: Context, run_id: str, before: RunRow | None, record: Record, definition: Definition
 ) -> RunRow:
+    """Write a START, with what it does to the run's row, its budgets and what an earlier attempt left in flight."""
     mac = record_mac(record)
     if before is None:
-        parent = definition.parent_row_id
-        row = tx.insert_run(run_uid=record.run_uid, run_id=run_id, holder=holder(), parent_row_id=parent)
+        row = tx.insert_run(
+            run_uid=record.run_uid,
+            run_id=run_id,
+            holder=holder(),
+            parent_row_id=definition.parent_row_id,
+            queue=None if definition.submitted is None else definition.submitted.queue,
+        )
         old, generation = "none", 1
     else:
         row, old, generation = before, str(before.state), before.generation + 1

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from agent_run_ledger.errors import Misuse, Pending
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.frames import Frame
+from agent_run_ledger.runs.own_thread import in_own_thread
 from agent_run_ledger.runs.steps import Shape, Step
 
 P = ParamSpec("P")
@@ -82,7 +83,7 @@ async def on_loop(frame: Frame, jobs: Sequence[Job | Awaitable[Any]], *, limit: 
             try:
                 if not inspect.isawaitable(job):
                     call = job
-                    job = call() if _is_async(call) else await asyncio.to_thread(call)
+                    job = call() if _is_async(call) else await in_own_thread(call, name="arl-branch")
                 return (await job if inspect.isawaitable(job) else job), None
             except Exception as error:
                 return None, error

@@ -128,10 +128,12 @@ class Accounts:
                 if tool:
                     counters.wall_ms += took_ms(record)
 
-    def take_back(self, name: str) -> None:
-        """Count a call that ended as none: the run is left waiting for it, and makes the same call again."""
+    def take_back(self, name: str, *, left: bool, reserve: Reserve | None) -> None:
+        """Count a call that ended, or was `left`, as none: the run waits for it, and makes the same call again."""
         self._changed = True
         for _, _, counters in self._of(name):
+            if left:
+                counters.settle_doubt(reserve, NOTHING_USED)
             counters.take_back()
 
     def doubt(self, name: str, reserve: Reserve | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -20,10 +21,11 @@ from agent_run_ledger.errors import (
 from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.history import History
-from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
+from agent_run_ledger.runs.journal import Batch, Journal, Started, Waits, Written, left_waiting
 from agent_run_ledger.runs.later import CallKey
-from agent_run_ledger.runs.watch import Watch
+from agent_run_ledger.runs.opened_run import OpenedRun
 
+log = logging.getLogger("agent_run_ledger")
 T = TypeVar("T")
 MAX_LANES = 1 << 16
 FATAL: Final = (Refused, Tampered, Uncertain, NotAdmitted)
@@ -33,23 +35,22 @@ FATAL: Final = (Refused, Tampered, Uncertain, NotAdmitted)
 class Commits:
     """Guarantees: what nobody will conclude is recorded with the next commit, once; after an error that says that
     this attempt may not go on, it stays `halted`. Thread-safe; `lock` is not held while the store is read or written.
+    `waits` are the calls of effects so far that waited or were left, whatever was made of their errors.
     """
 
-    def __init__(
-        self, run_id: str, journal: Journal | None, history: History, watch: Watch | None, last_id: int
-    ) -> None:
-        self._run_id = run_id
-        self._journal = journal
+    def __init__(self, opened: OpenedRun, history: History, last_id: int) -> None:
+        self.run_id = opened.row.run_id
+        self._journal = opened.journal
         self._history = history
-        self._watch = watch
+        self._watch = opened.watch
         self.lock = threading.RLock()  # reentrant: a stream that is cleaned up may come in anywhere
         self.last_id = last_id
         self.halted: LedgerError | None = None
         self._forsaken: list[Started] = []
         self._on_their_way: list[Started] = []  # forsaken, and in a commit that has not ended
         self._landed = threading.Condition(self.lock)
-        self._values: list[Record] = []
-        self._in_order = threading.RLock()  # held while values are on their way to disk
+        self.waits: list[Waits] = []
+        self._handed_out = opened.handed_out
         self._free_lanes: list[int] = []
         self._next_lane = 0
 
@@ -57,35 +58,44 @@ class Commits:
     def journal(self) -> Journal:
         """The write side of the attempt; Misuse in a completed run."""
         if self._journal is None:
-            raise Misuse(f"run {self._run_id!r} has no live attempt", code="no_attempt")
+            raise Misuse(f"run {self.run_id!r} has no live attempt", code="no_attempt")
         return self._journal
 
     def commit(self, batch: Batch) -> Written:
-        """Write a batch, and with it what was forsaken and the values that are not written yet."""
-        with self._in_order:
-            with self.lock:
-                values, self._values = self._values, []
+        """Write a batch, and before it or with it what was forsaken and the values that are not written yet."""
+        handed_out = self._handed_out
+        with handed_out.in_order:
+            values = handed_out.before(self)
             if values:
                 batch.values = [*values, *batch.values]
-                try:
+                with handed_out.writing(self, len(values)):
                     return self._commit(batch)
-                except Unavailable:
-                    with self.lock:
-                        self._values = [*values, *self._values]
-                    raise
         return self._commit(batch)
+
+    def write(self, values: Sequence[Record]) -> Written:
+        """Commit these values, which are the next of all to be written: see `handed_out.Owner`."""
+        return self._commit(Batch(values=values))
 
     def add_value(self, value: Record, after: int) -> None:
         """Let a value be written before anything that is committed from now on; it came after that record."""
         self._history.note_begun((value.scope, value.name, value.fingerprint, value.occurrence), after)
-        with self.lock:
-            self._values.append(value)
+        self._handed_out.add(self, value)
 
     def write_values(self) -> None:
-        """Return when no value waits for its commit any more."""
-        with self._in_order:
-            if self._values:
+        """Return when no value of the family waits for its commit any more."""
+        with self._handed_out.in_order:
+            if self._handed_out.before(self):
                 self.commit(Batch())
+
+    def close(self) -> None:
+        """Let nothing be written any more. What was handed out and still waits is written now, if it can be."""
+        try:
+            if self._handed_out.waits(self):
+                self.write_values()
+        except LedgerError as error:
+            log.warning("run %r is left, and a value that it handed out is not on record: %s", self.run_id, error)
+        finally:
+            self._handed_out.leave(self)
 
     def settle(self, key: CallKey) -> None:
         """Return when the record that a call with this key was forsaken is committed, if one was."""
@@ -139,7 +149,7 @@ class Commits:
             if self._free_lanes:
                 return self._free_lanes.pop()
             if self._next_lane >= MAX_LANES:
-                raise Misuse(f"run {self._run_id!r} has {MAX_LANES:,} calls in flight", code="too_many_calls")
+                raise Misuse(f"run {self.run_id!r} has {MAX_LANES:,} calls in flight", code="too_many_calls")
             self._next_lane += 1
             return self._next_lane - 1
 
@@ -174,6 +184,8 @@ class Commits:
             return
         with self._history.lock:
             for started, record_id in zip(forsaken, written.left_ids, strict=True):
+                if started.kept_elsewhere:
+                    self.waits.append(left_waiting(started, record_id))
                 self._history.note_abandoned(
                     started.identity.key, record_id, unknown=not started.repeatable, after=started.after
                 )

@@ -22,7 +22,6 @@ from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.endings import Ending, ending_of, may_try_again
 from agent_run_ledger.runs.history import History
 from agent_run_ledger.runs.journal import Batch, Concluded, Loop, Started, Waits, Written
-from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.nudges import Nudges
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.steps import Step
@@ -61,7 +60,6 @@ class Concluding:
         self._scope_within = scope_within
         self.breaker = breaker
         self.nudges = Nudges()
-        self._waits: dict[CallKey, tuple[Exception, Waits]] = {}
 
     def conclude(self, call: OpenCall, started: Started, outcome: Outcome) -> Answer:
         """Record how a body ended and return what its caller gets. LoopDetected where that shows a loop."""
@@ -93,15 +91,6 @@ class Concluding:
         if ended.failure is None and ended.packed is not None:
             return Answer(value=ended.packed.decoded)
         return Answer(error=ended.failure)
-
-    def told(self, key: CallKey, error: Exception, record_id: int, *, uncounted: str = "") -> None:
-        """Note which record the caller of a call that waits was told of. `uncounted`: see `Waits`."""
-        if isinstance(error, Pending):
-            self._waits[key] = error, Waits(record_id=record_id, uncounted=uncounted)
-
-    def waits_for(self, failure: BaseException | None) -> Waits | None:
-        """Return what a run waits for that is left with this error; None for another error."""
-        return next((waits for error, waits in list(self._waits.values()) if error is failure), None)
 
     def _record(
         self, call: OpenCall, started: Started, ended: Ending, judged: Judged | None, *, again: bool
@@ -162,9 +151,8 @@ class Concluding:
         with self._history.lock:
             if item.record.kind is not RecordKind.RESULT:
                 self._history.note_error(identity.key, record_id, item.record.kind, after)
-                if ended.failure is not None:
-                    uncounted = call.step.name if call.step.kept_elsewhere else ""
-                    self.told(identity.key, ended.failure, record_id, uncounted=uncounted)
+                if call.step.kept_elsewhere and isinstance(ended.failure, Pending):
+                    self._commits.waits.append(Waits(record_id=record_id, name=call.step.name))
                 return
             self._used.add(record_id)
             if call.inner.used:

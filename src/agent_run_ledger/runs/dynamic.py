@@ -75,7 +75,7 @@ class DynamicSession:
         self._history = History(context.store, opened.row, opened.keys, opened.prefix)
         # The start's leaf also holds what an earlier attempt left behind: every call comes after all of that.
         self._start_id = (opened.row.last_start_record_id or 0) | 0xFFFF
-        self._commits = Commits(self.run_id, opened.journal, self._history, opened.watch, self._start_id)
+        self._commits = Commits(opened, self._history, self._start_id)
         self._lock = self._commits.lock
         self._closed = False
         self.waiting: dict[object, Pending] = {}  # what its caller was told and may have swallowed
@@ -284,7 +284,7 @@ class DynamicSession:
         return self._concluding.nudges.take(frame.scope)
 
     def write_values(self) -> None:
-        """Return when every value that was handed out is committed."""
+        """Return when every value that this run and its family handed out is committed."""
         self._commits.guarded(self._commits.write_values, self.root)
 
     def _check_and_write(self) -> None:
@@ -312,6 +312,7 @@ class DynamicSession:
             log.warning("run %r: its end could not be recorded: %s", self.run_id, late)
         finally:
             self._shut()
+            self._commits.close()
             self.opened.close(failure)
         return halted if error is None else None
 
@@ -333,7 +334,7 @@ class DynamicSession:
         left_over = self._history.recorded.left_over(ROOT)
         if failure is None and left_over:
             log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
-        batch = Batch(end_state=RunState.COMPLETED, waits=self._concluding.waits_for(failure))
+        batch = Batch(end_state=RunState.COMPLETED, waits=self._commits.waits)
         if failure is not None:
             batch.end_state = RunState.SUSPENDED if isinstance(failure, Pending) else RunState.FAILED
             batch.end_reason = type(failure).__name__
@@ -364,7 +365,6 @@ class DynamicSession:
             return Answer(value=self._load(found.key, identity.scope))
         if found.fate is Fate.RAISE:
             error, told = self._history.error(found.record_id)
-            self._concluding.told(identity.key, error, found.record_id)
             if told is not None:
                 self._concluding.nudges.add(identity.scope, found.record_id, told)
             return Answer(error=error)

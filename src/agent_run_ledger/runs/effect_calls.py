@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,11 +19,13 @@ from agent_run_ledger.kernel.effects.states import ActionState
 from agent_run_ledger.kernel.effects.step_moves import Move, WantedTerms, next_move
 from agent_run_ledger.ports.effect_steps import EffectMember, Effects, Probe, Wanted
 from agent_run_ledger.probes import reach
+from agent_run_ledger.runs.effect_looks import Looks
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.going_on import check_going_on
+from agent_run_ledger.runs.sending import sending
 
 POLL_S: Final = 0.25
-"""How often a call that waits for a decision looks."""
+"""How often a call that waits looks what is on record. How often it asks a target about a doubt: `effect_looks`."""
 
 LEFT: Final[ContextVar[threading.Event | None]] = ContextVar("agent_run_ledger_left", default=None)
 """What is set when the caller of the effects of this context goes away, None where each call has its own."""
@@ -32,6 +34,9 @@ DECIDED: Final = frozenset(
 )
 """The codes with which a call of an effect is refused for good, and an agent may go on: people decided, or another
 effect has its key, or they were asked under another policy."""
+
+Carrying = Generator[float, None, EffectResult]
+"""A call that is being carried out: see `carry_out`."""
 
 _WORKER: Final = "run"
 _MOST_MOVES: Final = 50
@@ -69,13 +74,31 @@ class EffectCall:
 
 
 def perform(call: EffectCall) -> EffectResult:
-    """Return the effect's result once it is on record that it happened. See `Effect` for what is raised.
+    """Return the effect's result once it is on record that it happened. See `Effect` for what is raised."""
+    going = carry_out(call)
+    while True:
+        wait_s, result = advance(going)
+        if result is not None:
+            return result
+        call.left.wait(wait_s)
+
+
+def advance(going: Carrying) -> tuple[float, EffectResult | None]:
+    """Go on with a call until it waits or ends; return for how many seconds it waits, or the result."""
+    try:
+        return next(going), None
+    except StopIteration as ended:
+        return 0.0, ended.value
+
+
+def carry_out(call: EffectCall) -> Carrying:
+    """Carry a call out, giving how many seconds it waits before it goes on, and return its result.
 
     It asks by the key, does the next thing, and asks again: a crash anywhere leaves nothing that the next call of the
     same key does not find. What one call began and did not end is doubted, and never begun anew.
     """
     until = time.monotonic() + call.wait_s
-    looked, unclear = False, None
+    looks, unclear = Looks(), None
     terms = _terms(call)
     last: EffectMember | None = None
     moves = 0
@@ -84,7 +107,7 @@ def perform(call: EffectCall) -> EffectResult:
         if members:
             last = members[-1]
             call.place.effect = last.action_id.hex()
-        move = _next(call, members, terms, looked=looked)
+        move = _next(call, members, terms, looked=bool(members) and looks.enough(members[-1]))
         if move is Move.GIVE:
             return _given(call, members[-1])
         if move is Move.DRIFT:
@@ -94,15 +117,16 @@ def perform(call: EffectCall) -> EffectResult:
         if move in (Move.APPROVAL, Move.ELSEWHERE, Move.EVIDENCE):
             if time.monotonic() >= until:
                 raise _waits(call, members[-1], move)
-            call.left.wait(min(POLL_S, max(0.0, until - time.monotonic())))
+            yield min(POLL_S, max(0.0, until - time.monotonic()))
             _check_wanted(call)
-            looked = False
+            moves = 0
             continue
         moves += 1
-        looked = looked or move is Move.LOOK
         if move in _ACTS:
             _check_wanted(call)
         unclear = _done(call, members, move)
+        if move is Move.LOOK:
+            looks.note()
         reach("effect_step.moved")
     raise EffectPending(
         f"effect {call.name!r}: its action changed {_MOST_MOVES} times while it was carried out",
@@ -176,7 +200,7 @@ def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Unce
     effects, wanted = call.effects, call.wanted
     last = members[-1] if members else None
     acts: dict[Move, Callable[[EffectMember], object]] = {
-        Move.DISPATCH: lambda one: effects.dispatch(one.action_id, wanted, worker=call.worker),
+        Move.DISPATCH: lambda one: _sent(call, one),
         Move.DOUBT: lambda one: effects.doubt(one.action_id, worker=one.worker or call.worker),
         Move.LOOK: lambda one: effects.look(one.action_id, wanted, call.probe),
         Move.SUCCEED: lambda one: effects.succeed(one.action_id, wanted),
@@ -197,6 +221,11 @@ def _done(call: EffectCall, members: Sequence[EffectMember], move: Move) -> Unce
     return None
 
 
+def _sent(call: EffectCall, one: EffectMember) -> None:
+    with sending(call.name):
+        call.effects.dispatch(one.action_id, call.wanted, worker=call.worker)
+
+
 def _standing(member: EffectMember) -> tuple[bytes, ActionState, bool]:
     return member.action_id, member.state, member.handed_out
 
@@ -207,15 +236,15 @@ def _given(call: EffectCall, last: EffectMember) -> EffectResult:
     raise Refused(
         f"effect {call.name!r} did not happen: action {last.action_id.hex()} of {last.action_key!r} is {last.status}",
         code=str(last.state),
-        hint=_WAYS_ON.get(last.state, "ask people what is to follow"),
+        hint=_WAYS_ON.get(last.state, "ask people what is to follow").format(successor=_successor(call, last)),
     )
 
 
 _WAYS_ON: Final = {
-    ActionState.NOT_EXECUTED: "`arl actions successor` proposes it again, with approvals of its own",
-    ActionState.EXPIRED: "`arl actions successor` proposes it again, with a window and approvals of its own",
-    ActionState.REJECTED: "people said no; `arl actions successor` asks them again",
-    ActionState.REVOKED: "people took it back; `arl actions successor` asks them again",
+    ActionState.NOT_EXECUTED: "{successor} proposes it again, with approvals of its own",
+    ActionState.EXPIRED: "{successor} proposes it again, with a window and approvals of its own",
+    ActionState.REJECTED: "people said no; {successor} asks them again",
+    ActionState.REVOKED: "people took it back; {successor} asks them again",
     ActionState.WRITTEN_OFF: "nobody found out what became of it, and nothing ever follows it",
 }
 
@@ -264,7 +293,7 @@ def held_up(name: str, error: Refused, last: EffectMember | None = None) -> Effe
 def _other(call: EffectCall, last: EffectMember, move: Move) -> Refused | EffectPending:
     """Return what says that an action of this key is there under other terms. Nothing of it is sent."""
     which = f"action {last.action_id.hex()} of {last.action_key!r}"
-    hint = f"people reject or revoke it, and `arl actions successor` proposes it again {_ANEW[move]}"
+    hint = f"people reject or revoke it, and {_successor(call, last)} proposes it again {_ANEW[move]}"
     error = Refused(f"effect {call.name!r}: {which} {_OTHERS[move]}", code=str(move), hint=hint)
     return error if move is Move.OTHER_POLICY else held_up(call.name, error, last)
 
@@ -292,6 +321,11 @@ def _drift(call: EffectCall) -> Refused:
         hint=f"`arl effects show {shlex.quote(call.wanted.action_key)}{_of_store(call)}` has what was asked for; "
         "another effect has another key",
     )
+
+
+def _successor(call: EffectCall, last: EffectMember) -> str:
+    """Return the command that proposes an action anew."""
+    return f"`arl actions successor {last.action_id.hex()}{_of_store(call)}`"
 
 
 def _of_store(call: EffectCall) -> str:

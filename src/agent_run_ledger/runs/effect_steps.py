@@ -13,8 +13,10 @@ from agent_run_ledger.ports.effect_steps import Effects, Probe, Wanted
 from agent_run_ledger.ports.targets import Target
 from agent_run_ledger.runs.arguments import bind_arguments, check_key, made_key
 from agent_run_ledger.runs.current import CURRENT
-from agent_run_ledger.runs.effect_calls import EffectCall, held_up, perform
+from agent_run_ledger.runs.effect_calls import Carrying, EffectCall, advance, carry_out, held_up, perform
 from agent_run_ledger.runs.frames import Frame
+from agent_run_ledger.runs.own_thread import in_own_thread
+from agent_run_ledger.runs.sending import check_not_sending
 from agent_run_ledger.runs.steps import P, Shape, Step
 
 MOST_WAIT_S = 86_400
@@ -112,11 +114,21 @@ class Effect(Step[P, EffectResult]):
         request = self._checked(await self.builds(*args, **kwargs))
         call = self._asked(args, kwargs, request)
         try:
-            # In a thread: cancelled, it goes on to the record of what it sent, and the next call finds it there.
-            return await asyncio.to_thread(perform, call)
+            return await self._carried_out(carry_out(call))
         except asyncio.CancelledError:
             call.left.set()
             raise
+
+    async def _carried_out(self, going: Carrying) -> EffectResult:
+        """Carry a call out beside the loop. While it waits it holds no thread.
+
+        Cancelled while it acts, its thread goes on to the record of what it sent, and the next call finds it there.
+        """
+        while True:
+            wait_s, result = await in_own_thread(lambda: advance(going), name=f"arl-effect-{self.name}")
+            if result is not None:
+                return result
+            await asyncio.sleep(wait_s)
 
     def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any], request: Request | Call) -> EffectCall:
         return effect_call(
@@ -150,7 +162,11 @@ class Effect(Step[P, EffectResult]):
 def effect_call(
     name: str, wanted: Wanted, *, probe: Probe | None = None, successors: int = 0, wait_s: float = 0
 ) -> EffectCall:
-    """Return the call of an effect in the run of this context. Misuse("outside_run") where there is none."""
+    """Return the call of an effect in the run of this context.
+
+    Misuse("outside_run") where there is none, ("nested_effect") within what another effect sends.
+    """
+    check_not_sending(name)
     place = CURRENT.get()
     if not isinstance(place, Frame):
         raise Misuse(f"effect {name!r} was called outside a run", code="outside_run")

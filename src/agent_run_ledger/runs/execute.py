@@ -101,6 +101,8 @@ class Session:
             parent_row_id=None if parent is None else parent.row_id,
             budgets=request.limits.given(within=parent is not None),
         )
+        if self._parent is not None and self._parent.session is not None:
+            self._parent.session.write_values()  # what this run is started with may rest on them
         opened = open_attempt(
             context, request.run_id, inputs=self._inputs, definition=definition, takeover=request.takeover
         )

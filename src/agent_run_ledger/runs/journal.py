@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Superseded
@@ -33,6 +33,9 @@ NEW_STATE = {
 
 STOPPED = frozenset((RunState.QUARANTINED, RunState.CANCELLED))
 """States of a run, or of one that it is within, in which nothing may start."""
+
+MOST_WAITS: Final = 10_000
+"""How many calls that waited one END names; what is beyond them counts in the budgets."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,14 +78,15 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """What a run that is left waits for: the record of a call.
+    """A call that waited, by its record and its step, which no budget counts: the next attempt makes it again.
 
-    `uncounted`: the step whose call no budget counts, since the next attempt makes the same call again; "" where it
-    counts.
+    `left`: nobody concluded it, and its record says that nobody knows how it ended. `reserve`: what it had reserved.
     """
 
     record_id: int
-    uncounted: str = ""
+    name: str
+    left: bool = False
+    reserve: Reserve | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,8 +94,8 @@ class Batch:
     """What one commit is to write. `end` builds the END content from the record ids of `concluded`.
 
     `values` are results without a start of their own; `abandoned` are calls that nobody will conclude any more.
-    `loop`: the run is to be put into QUARANTINE for one, and how its reason and its decision say so. `waits`: what the
-    run that ends waits for.
+    `loop`: the run is to be put into QUARANTINE for one, and how its reason and its decision say so. `waits`: the
+    calls that the run which ends waits for, and makes again.
     """
 
     concluded: list[Concluded] = field(default_factory=list[Concluded])
@@ -102,7 +106,7 @@ class Batch:
     end_state: RunState | None = None
     end_reason: str = ""
     end: Callable[[Sequence[int]], dict[str, object]] | None = None
-    waits: Waits | None = None
+    waits: Sequence[Waits] = ()
 
     @property
     def empty(self) -> bool:
@@ -304,11 +308,11 @@ class Journal:
         if accounts is not None:
             if ends:
                 accounts.pass_time()
-                if batch.waits is not None and batch.waits.uncounted:
-                    accounts.take_back(batch.waits.uncounted)
+                for waits in _waits_of(batch, left_ids):
+                    accounts.take_back(waits.name, left=waits.left, reserve=waits.reserve)
             accounts.write()
         if ends:
-            written.end_id = self._end(tx, tx.get_run(mine.row_id), batch, record_ids)
+            written.end_id = self._end(tx, tx.get_run(mine.row_id), batch, record_ids, _waits_of(batch, left_ids))
             written.state = batch.end_state or written.state
         return written
 
@@ -433,14 +437,13 @@ class Journal:
             Change(type="step", id=mine.run_uid, old=CallState.NONE, new=CallState.STARTED, generation=mine.generation)
         )
 
-    def _end(self, tx: Tx, row: RunRow, batch: Batch, record_ids: Sequence[int]) -> int:
-        content, waits = batch.end(record_ids) if batch.end is not None else {}, batch.waits
-        if waits is not None:
-            content["waits_for"] = waits.record_id
+    def _end(self, tx: Tx, row: RunRow, batch: Batch, record_ids: Sequence[int], waits_for: Sequence[Waits]) -> int:
+        content = batch.end(record_ids) if batch.end is not None else {}
+        if waits_for:
+            content["waits_for"] = sorted(waits.record_id for waits in waits_for)
         packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
         record = Record(
             kind=RecordKind.END,
-            name="" if waits is None else waits.uncounted,
             run_uid=row.run_uid,
             salt=self._context.entropy.token(SALT_BYTES),
             attempt=row.attempt,
@@ -467,3 +470,17 @@ class Journal:
             end_record_id=record_id,
         )
         return record_id
+
+
+def left_waiting(start: Started, record_id: int) -> Waits:
+    """Return what is noted of a call of an effect that was left, by the record that says so."""
+    return Waits(record_id=record_id, name=start.identity.name, left=True, reserve=start.reserve)
+
+
+def _waits_of(batch: Batch, left_ids: Sequence[int]) -> Sequence[Waits]:
+    """Return the waits of a run that is not completed, with what is left at its very end; at most `MOST_WAITS`."""
+    if batch.end_state is RunState.COMPLETED:
+        return ()
+    left = zip(batch.abandoned, left_ids, strict=True)
+    here = [left_waiting(start, record_id) for start, record_id in left if start.kept_elsewhere]
+    return [*batch.waits, *here][:MOST_WAITS]

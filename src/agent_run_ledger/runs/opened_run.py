@@ -25,6 +25,7 @@ from agent_run_ledger.runs.attempt import (
 )
 from agent_run_ledger.runs.breaker import Breaker, nudge_of
 from agent_run_ledger.runs.budgets import Limits
+from agent_run_ledger.runs.handed_out import HandedOut
 from agent_run_ledger.runs.inherited import keys_for, prefix_of
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
@@ -52,11 +53,12 @@ class DynamicRequest:
 
 
 class OpenedRun:
-    """A dynamic run that was opened. `journal` is None for a completed one: nothing is written to it, or judged."""
+    """A dynamic run that was opened. `journal` is None for a completed one: nothing is written to it, or judged.
 
-    def __init__(
-        self, context: Context, row: RunRow, attempt: Attempt | None, policy: LoopDetectorPolicy | None = None
-    ) -> None:
+    `handed_out`: what its family handed out before the commit.
+    """
+
+    def __init__(self, context: Context, row: RunRow, attempt: Attempt | None, request: DynamicRequest) -> None:
         self._context = context
         self._attempt = attempt
         self.row = row
@@ -66,7 +68,9 @@ class OpenedRun:
         self.scope_key = _scope_key(context, row)
         self.watch: Watch | None = None
         self.journal: Journal | None = None
+        policy, around = request.policy, None if request.parent is None else request.parent.session
         self.breaker = None if attempt is None or policy is None else Breaker(context.store, row, policy)
+        self.handed_out: HandedOut = HandedOut() if around is None else around.opened.handed_out
         if attempt is not None:
             self.watch = begin_watch(context.observers, context.store, row, takeover=attempt.lock is None)
             self.journal = Journal(context, attempt, self.watch, referenced=self._referenced)
@@ -130,7 +134,7 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             policy=None if request.policy is None else request.policy.as_stored(),
             max_parallel=request.max_parallel,
             keep_inputs=request.keep_inputs,
-            dynamic=_described(context, parent),
+            dynamic=dynamic_detail(context, parent),
             parent_row_id=None if parent is None else parent.row_id,
             budgets=request.limits.given(within=parent is not None),
         )
@@ -138,9 +142,9 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             context, request.run_id, inputs=request.inputs, definition=definition, takeover=request.takeover
         )
         if isinstance(opened, Attempt):
-            return _opened(context, opened, request.policy)
+            return _opened(context, opened, request)
         finished = opened
-    return OpenedRun(context, finished.row, None)
+    return OpenedRun(context, finished.row, None, request)
 
 
 def _failed_for_good(context: Context, row: RunRow | None, request: DynamicRequest) -> Finished | None:
@@ -176,9 +180,9 @@ def named_here(context: Context, parent: Parent | None) -> Parent | None:
     return parent if parent is not None and parent.log_id == context.store.log_id else None
 
 
-def _opened(context: Context, attempt: Attempt, policy: LoopDetectorPolicy | None) -> OpenedRun:
+def _opened(context: Context, attempt: Attempt, request: DynamicRequest) -> OpenedRun:
     try:
-        return OpenedRun(context, attempt.row, attempt, policy)
+        return OpenedRun(context, attempt.row, attempt, request)
     except BaseException:
         attempt.close()
         raise
@@ -201,7 +205,7 @@ def _refuse_kind(context: Context, row: RunRow) -> None:
         )
 
 
-def _described(context: Context, parent: Parent | None) -> dict[str, object]:
+def dynamic_detail(context: Context, parent: Parent | None) -> dict[str, object]:
     """Return what the START of an attempt keeps; the scope key of a run's first START is the one that counts."""
     described: dict[str, object] = {SCOPE_KEY: context.entropy.token(KEY_BYTES).hex()}
     if parent is not None:

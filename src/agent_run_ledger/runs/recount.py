@@ -30,10 +30,13 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
     for within in runs_within(reader, row):
         resolved = _resolved(reader, within)
         doubts: dict[int, Reserve | None] = {}
+        open_ends: dict[int, str] = {}
         for stored in reader.records(within.row_id, kinds=(*_ENDED, RecordKind.ABANDONED, RecordKind.END)):
             if stored.record.kind is RecordKind.END:
-                _take_back(counted, stored.record.name)
+                _take_back(counted, stored, open_ends, doubts)
                 continue
+            if stored.record.kind in (RecordKind.ERROR, RecordKind.ABANDONED):
+                open_ends[stored.record_id] = stored.record.name
             if stored.record.name.startswith(OWN_VALUES):
                 continue
             if stored.record.kind is RecordKind.ABANDONED:
@@ -56,11 +59,25 @@ def recounted(reader: Reader, row: RunRow, tools: Sequence[str]) -> dict[str, Co
     return counted
 
 
-def _take_back(counted: dict[str, Counters], waited: str) -> None:
-    """Count one call less of the step that a run waited for when it was left."""
-    for tool, counters in counted.items():
-        if waited and tool in ("", waited):
-            counters.take_back()
+def _take_back(
+    counted: dict[str, Counters], end: StoredRecord, open_ends: dict[int, str], doubts: dict[int, Reserve | None]
+) -> None:
+    """Count each call that an attempt was left waiting for as none. `open_ends`: step by record, of what came before.
+
+    `doubts`: of those that nobody concluded, what they had reserved. Tampered where the attempt waited for anything
+    else than those, or for one of them twice.
+    """
+    content = codecs.unpack(end.record.encoding, end.record.payload)
+    waits: object = cast("dict[str, Any]", content).get("waits_for", []) if isinstance(content, dict) else []
+    for record_id in cast("list[object]", waits) if isinstance(waits, list) else [waits]:
+        if type(record_id) is not int or record_id not in open_ends:
+            raise Tampered(f"record {end.record_id} says that its run waits for what is no call that waited")
+        waited = open_ends.pop(record_id)
+        if record_id in doubts:
+            _settle(counted, None, doubts[record_id], waited)
+        for tool, counters in counted.items():
+            if tool in ("", waited):
+                counters.take_back()
 
 
 def _resolved(reader: Reader, row: RunRow) -> dict[int, tuple[int, dict[str, Any]]]:

@@ -24,7 +24,8 @@ class Run:
     """A run that is being worked on. Steps that are called in its `with` block are recorded in it.
 
     `id` is the run's id. What `now`, `random`, `uuid4` and `value` return is recorded, in the order of the calls in
-    their scope, and the same at every restart.
+    their scope, and the same at every restart. On an event loop it is on record before anything that this run, or one
+    within or around it, begins with it; elsewhere it is on record when it is returned.
     """
 
     def __init__(self, session: DynamicSession, inputs: Inputs, *, max_parallel: int, on_loop: bool) -> None:

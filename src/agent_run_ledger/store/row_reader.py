@@ -108,6 +108,14 @@ class RowReader(ABC):
             return self._runs(self._fetch("select_runs", (before, limit)))
         return self._runs(self._fetch("select_runs_in_state", (before, state.value, limit)))
 
+    def queued(self, queue: str, *, after_row_id: int, limit: int) -> list[RunRow]:
+        """See ports.Reader.queued."""
+        return self._runs(self._fetch("select_queued", (queue, after_row_id, limit)))
+
+    def waiting(self, queue: str, *, after_row_id: int, limit: int) -> list[RunRow]:
+        """See ports.Reader.waiting."""
+        return self._runs(self._fetch("select_waiting", (queue, after_row_id, limit)))
+
     def run_row_ids(self, *, before_row_id: int | None, limit: int) -> list[int]:
         """See ports.Reader.run_row_ids."""
         return [row[0] for row in self._fetch("select_run_row_ids", (_below(before_row_id), limit))]

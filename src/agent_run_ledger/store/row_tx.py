@@ -119,11 +119,12 @@ class RowTx(ABC):
         holder: str,
         parent_row_id: int | None = None,
         forked_from_row_id: int | None = None,
+        queue: str | None = None,
     ) -> RunRow:
         """See ports.Tx.insert_run. Refused("run_exists") for a run_id or run_uid that is taken."""
         state, now_ms = RunState.RUNNING, self.now_ms
         try:
-            links = (parent_row_id, forked_from_row_id)
+            links = (parent_row_id, forked_from_row_id, queue)
             row_id = self.insert(self._q["insert_run"], (run_uid, run_id, state.value, now_ms, now_ms, holder, *links))
         except Misuse as error:
             if self.breaks_unique(error):
@@ -142,6 +143,7 @@ class RowTx(ABC):
             holder=holder,
             parent_row_id=parent_row_id,
             forked_from_row_id=forked_from_row_id,
+            queue=queue,
         )
 
     def update_run(

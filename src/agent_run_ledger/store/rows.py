@@ -16,8 +16,8 @@ Row = tuple[Any, ...]
 LANE_BITS = 16
 _STATES = {state.value: state for state in RunState}
 _KINDS = {kind.value: kind for kind in RecordKind}
-_INT, _TEXT, _BLOB, _PLACE = (int,), (str,), (bytes,), (int, type(None))
-_RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, *(_PLACE,) * 5)
+_INT, _TEXT, _BLOB, _PLACE, _NAME = (int,), (str,), (bytes,), (int, type(None)), (str, type(None))
+_RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, *(_PLACE,) * 5, _NAME)
 _STANDING = (_INT, _TEXT, _TEXT)
 _RUN_IN_FLIGHT = (_TEXT, _TEXT, _INT)
 _MARK = (_INT, _TEXT, _BLOB, _BLOB, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _BLOB)
@@ -53,6 +53,7 @@ def run_from(row: Row) -> RunRow:
         last_start_record_id=row[12],
         end_record_id=row[13],
         forked_from_row_id=row[14],
+        queue=row[15],
     )
 
 

@@ -45,7 +45,7 @@ class Opaque:
         return replace(self, function=function, name=name)
 
     def check(self, request: Request | Call) -> None:
-        """Misuse("other_request") for what is no call of this function."""
+        """Misuse("other_request") for what is no call of this function, ("other_arguments") for what it cannot take."""
         self._call_of(request)
 
     def send(self, sending: Sending) -> Report:
@@ -65,7 +65,15 @@ class Opaque:
     def _call_of(self, request: Request | Call) -> tuple[Callable[..., Any], dict[str, Any]]:
         if self.function is None or not isinstance(request, Call) or request.name != self.name:
             raise Misuse(f"{self.audience} is not what this request asks", code="other_request")
-        return self.function, request.arguments
+        arguments = request.arguments
+        try:
+            inspect.signature(self.function).bind(**arguments)
+        except TypeError as error:
+            said = f"{self.audience} does not take the arguments {', '.join(map(repr, arguments)) or 'none'} by name"
+            raise Misuse(f"{said}: {error}", code="other_arguments") from error
+        except ValueError:  # a function that does not say what it takes
+            return self.function, arguments
+        return self.function, arguments
 
 
 def _body(returned: object) -> bytes:

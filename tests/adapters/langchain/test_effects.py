@@ -288,6 +288,35 @@ def test_arguments_that_name_no_effect_are_told_to_the_model(office: Office) -> 
     assert office.ran == []
 
 
+def _key_that_fails(**arguments: Any) -> str:
+    return str(arguments["order"].number)
+
+
+@pytest.mark.parametrize("kind", ["agent", "graph"])
+def test_a_key_that_cannot_be_made_is_told_to_the_model(office: Office, kind: str) -> None:
+    office.effect = ToolEffect(key=_key_that_fails, approval="finance")
+    model = scripted(office.folder, calls(REFUND), "well")
+    for _ in range(2):
+        said = office.live(model, kind=kind)["messages"]
+        assert [m.status for m in said if m.type == "tool"] == ["error"]
+        assert "names no effect: AttributeError" in said[-2].content
+    assert (office.ran, office.run_state) == ([], RunState.COMPLETED)
+
+
+def test_what_holds_a_call_up_is_told_to_who_resumes(office: Office, saver: Any) -> None:
+    model = scripted(office.folder, calls(REFUND), "done")
+    with pytest.raises(Pending):
+        office.live(model, saver=saver)
+    office.people.grant(KEY)
+    office.effect = ToolEffect(key="refund:{order}", approval="finance", audience="tool:of-another-name")
+    with pytest.raises(Pending, match="another target"):
+        office.live(model, Command(resume=True), saver=saver)
+    (waiting,) = office.agent(model, saver).get_state(CONFIG).interrupts
+    assert (waiting.value["state"], waiting.value["code"]) == ("held_up", "other_terms")
+    assert "`arl actions successor`" in waiting.value["message"]
+    assert (office.ran, office.run_state, office.state) == ([], RunState.SUSPENDED, ActionState.AVAILABLE)
+
+
 def test_an_async_tool_runs_once_on_its_loop_and_cancelled_it_is_a_doubt(office: Office) -> None:
     model = scripted(office.folder, calls(REFUND), "done")
 

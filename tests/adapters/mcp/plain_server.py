@@ -32,6 +32,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "surrogate": {},
     "deep": {},
     "slow_error": {},
+    "says": {},
 }
 
 
@@ -83,6 +84,8 @@ def call(message_id: Any, name: str, given: dict[str, Any]) -> None:
         say({"id": message_id, "result": text("the list of open orders: nothing has changed since the last look")})
     elif name == "surrogate":
         say({"id": message_id, "result": text("half \ud800")})
+    elif name == "says":  # whatever the test wants to be said
+        say({"id": message_id, **given["answer"]})
     elif name == "deep":
         say(f'{{"jsonrpc":"2.0","id":{message_id},"result":{{"content":[],"x":{"[" * 900}{"]" * 900}}}}}')
     elif name == "acknowledge":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ class Shop:
             said = session.call("place_order", ORDER)
             session.end()
         return said
+
+    def until_asked(self, key: str = KEY) -> None:
+        """Return when people were asked about a key."""
+        until = time.monotonic() + PATIENCE_S
+        while not self.people.members(key):
+            assert time.monotonic() < until
+            time.sleep(0.01)
 
     @property
     def sent(self) -> int:
@@ -106,6 +114,18 @@ def test_a_grant_within_the_session_is_enough(shop: Shop) -> None:
         assert session.call("place_order", ORDER)["isError"] is False
         assert session.end() == 0
     assert (shop.sent, shop.run_state()) == (1, RunState.COMPLETED)
+
+
+def test_a_call_that_waits_for_its_decision_is_made_when_it_comes_and_holds_up_no_other(shop: Shop) -> None:
+    shop.policy = shop.place.policy(POLICY.replace('"finance" }', '"finance", wait_s = 30 }', 1))
+    with shop.session("--complete") as session:
+        waiting = session.begin("place_order", ORDER)
+        assert session.call("echo")["isError"] is False
+        shop.until_asked()
+        shop.people.grant(KEY)
+        assert session.answer(waiting)["result"]["isError"] is False
+        session.end()
+    assert (shop.sent, shop.state(), shop.run_state()) == (1, ActionState.SUCCEEDED, RunState.COMPLETED)
 
 
 def test_two_proxies_of_one_store_send_it_once(shop: Shop) -> None:
@@ -174,6 +194,26 @@ def test_arguments_that_name_no_effect_are_told_and_ask_for_nothing(shop: Shop, 
     assert shop.sent == 0
 
 
+# -- what is to be put in order ------------------------------------------------------------------------------------
+
+
+def test_a_call_that_is_held_up_says_by_what_and_what_to_do(shop: Shop) -> None:
+    shop.ask()
+    shop.people.grant(KEY)
+    renamed = POLICY.replace("[tools.place_order]", '[effects]\nserver = "shop"\n\n[tools.place_order]')
+    shop.policy = shop.place.policy(renamed)  # another target than the one that people approved
+    with shop.session() as session:
+        for _ in range(2):
+            said = session.call("place_order", ORDER)
+            assert (said["isError"], meta_of(said)["state"], meta_of(said)["code"]) == (True, "held_up", "other_terms")
+            assert "another target" in text_of(said)
+            assert "`arl actions successor`" in text_of(said)
+            assert "elsewhere" not in text_of(said)
+            assert "in a new session" in text_of(said)
+        session.end()
+    assert (shop.sent, shop.state(), shop.run_state()) == (0, ActionState.AVAILABLE, RunState.SUSPENDED)
+
+
 # -- doubt ---------------------------------------------------------------------------------------------------------
 
 
@@ -227,6 +267,33 @@ def test_an_answer_that_is_an_error_is_no_evidence_of_anything(shop: Shop, tool:
     assert (shop.place.calls(tool), shop.state(f"{tool}:a")) == (1, ActionState.UNRESOLVED)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": {"content": [], "isError": 1}},
+        {"result": {"content": [], "isError": "true"}},
+        {"result": {"content": [], "isError": {"code": 3}}},
+        {"result": {"content": [], "resultType": "input_required"}},
+        {"result": None},
+        {"result": "done"},
+        {"result": []},
+        {},
+        {"error": None},
+        {"error": "it failed", "result": {"content": []}},
+    ],
+)
+def test_an_error_in_whatever_form_a_server_writes_it_is_no_evidence(shop: Shop, answer: dict[str, Any]) -> None:
+    shop.policy = shop.place.policy('[tools.says]\neffect = { key = "says:{sku}", approval = "finance" }\n')
+    asked = {"sku": "a", "answer": answer}
+    with shop.session() as session:
+        session.call("says", asked)
+        shop.people.grant("says:a")
+        for _ in range(2):
+            assert meta_of(session.call("says", asked))["state"] == "in_doubt"
+        session.end()
+    assert (shop.place.calls("says"), shop.state("says:a")) == (1, ActionState.UNRESOLVED)
+
+
 def test_a_call_that_takes_too_long_is_a_doubt(shop: Shop) -> None:
     shop.policy = shop.place.policy(POLICY.replace("[tools.place_order]", "[tools.place_order]\ntimeout_s = 0.5"))
     slow = {"sku": "a", "seconds": 20}
@@ -253,6 +320,14 @@ def test_a_store_without_a_trust_file_is_refused_before_anything_is_started(plac
     assert done.returncode == 1
     assert "arl init --local" in done.stderr
     assert place.lines() == []
+
+
+def test_a_policy_that_nobody_knows_is_refused_before_anything_is_started(shop: Shop) -> None:
+    shop.policy = shop.place.policy(POLICY.replace("finance", "nobody"))
+    with shop.session() as session:
+        assert session.wait() == 1
+        assert "no approval policy 'nobody'" in session.stderr()
+    assert shop.place.lines() == []
 
 
 def test_principals_are_those_of_the_policy_file_or_the_options(shop: Shop) -> None:

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 from agents import Agent, Runner, RunState, function_tool
+from agents.mcp import MCPServer, MCPUtil
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as MCPTool
 
 from agent_run_ledger import ApprovalPending, EffectInDoubt, Misuse, Pending, RunLedger
 from agent_run_ledger.adapters.effects import ToolEffect
-from agent_run_ledger.adapters.openai_agents import check_interruptions, make_recorder, wrap_agent
+from agent_run_ledger.adapters.openai_agents import check_interruptions, make_recorder, wrap_agent, wrap_tool
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.kernel.states import RunState as State
 from agent_run_ledger.testing import check_ledger
@@ -176,6 +179,78 @@ def test_other_arguments_under_the_key_are_refused(house: House) -> None:
     house.arguments["cents"] = 9_999
     assert "another request" in house.live(run="another")
     assert house.log.take() == []
+
+
+class Till(MCPServer):
+    """A server whose only tool answers as it is told to."""
+
+    name = "till"
+
+    def __init__(self, log: Log, *, fails: bool) -> None:
+        super().__init__()
+        self.log, self.fails = log, fails
+
+    async def connect(self) -> None: ...
+
+    async def cleanup(self) -> None: ...
+
+    async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[Any]:
+        schema = {"type": "object", "properties": {"order": {"type": "integer"}, "cents": {"type": "integer"}}}
+        return [MCPTool(name="refund", description="Refunds.", inputSchema=schema)]
+
+    async def call_tool(self, tool_name: str, arguments: Any, meta: Any = None) -> CallToolResult:
+        self.log.note(f"{tool_name}-{arguments['order']}")
+        return CallToolResult(content=[TextContent(type="text", text="so it is said")], isError=self.fails)
+
+    async def list_prompts(self) -> Any: ...
+
+    async def get_prompt(self, name: str, arguments: Any = None) -> Any: ...
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_an_error_result_of_an_mcp_server_is_no_evidence(tmp_path: Path, monkeypatch: Any, fails: bool) -> None:
+    house = House(tmp_path)
+    till = Till(house.log, fails=fails)
+
+    def agent() -> Agent[Any]:
+        def answers(told: Any, system: str) -> list[Any]:
+            return [text(told["p"])] if "p" in told else [call("refund", "p", order=17, cents=3_000)]
+
+        model = FakeModel(answers, tmp_path / "asked")
+        return wrap_agent(Agent(name="clerk", model=model, mcp_servers=[till]), effects=EFFECTS)
+
+    monkeypatch.setattr(house, "agent", agent)
+    with pytest.raises(Pending, match="waits for approval"):
+        house.live()
+    house.people.grant(KEY)
+    if fails:
+        for _ in range(2):
+            with pytest.raises(EffectInDoubt):
+                house.live()
+    else:
+        assert "so it is said" in house.live()
+    assert house.state is (ActionState.UNRESOLVED if fails else ActionState.SUCCEEDED)
+    assert house.log.take() == ["refund-17"]
+
+
+def test_a_tool_of_an_mcp_server_that_is_wrapped_alone_is_no_effect(tmp_path: Path) -> None:
+    till = Till(Log(tmp_path), fails=True)
+    (tool,) = asyncio.run(MCPUtil.get_function_tools(till, False, None, None))
+    with pytest.raises(Misuse, match="MCP server") as caught:
+        wrap_tool(tool, recorder=make_recorder(effects=EFFECTS))
+    assert caught.value.code == "bad_effect"
+    wrap_tool(tool, recorder=make_recorder())
+
+
+def test_a_key_that_cannot_be_made_is_told_to_the_model(tmp_path: Path, monkeypatch: Any) -> None:
+    def key(**arguments: Any) -> str:
+        return str(arguments["order"].number)
+
+    monkeypatch.setitem(EFFECTS, "refund", ToolEffect(key=key, approval="finance"))
+    house = House(tmp_path)
+    for _ in range(2):
+        assert "names no effect: AttributeError" in house.live()
+    assert (house.log.take(), house.run_state) == ([], State.COMPLETED)
 
 
 def test_an_agent_is_no_effect_and_effects_beside_a_recorder_are_not_dropped(tmp_path: Path) -> None:

@@ -17,10 +17,13 @@ STATEMENT = statement_of(LEDGER, row(A.PROPOSED), approver="bob", nonce=b"n")
 # Written by hand from the format: RFC 8785, keys sorted, ids and digests in hex, preconditions as pairs in their order.
 BYTES = (
     '{"action_id":"6669727374206d656d626572","action_key":"refund:17","approver":"bob",'
-    '"audience":"https://pay.example","dispatch_before_ms":200000,"display_sha256":"' + "64" * 32 + '",'
+    '"audience":"https://pay.example","checks_expiry":false,"dispatch_before_ms":200000,"display_sha256":"'
+    + "64"
+    * 32
+    + '",'
     '"epoch":0,"executor":"exe","ledger_id":"' + "6c" * 16 + '","nonce":"6e","not_before_ms":1000,'
     '"policy_sha256":"' + "70" * 32 + '","preconditions":[["uid","7"]],"request_sha256":"' + "72" * 32 + '",'
-    '"requester":"ann","v":1}'
+    '"requester":"ann","target_class":"v","v":1}'
 )
 
 

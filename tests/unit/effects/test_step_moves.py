@@ -22,6 +22,8 @@ class Member:
     request_sha256: bytes = BYTES
     worker: str | None = None
     handed_out: bool = False
+    generation: int | None = None
+    in_doubt_since_ms: int | None = None
     policy_sha256: bytes = b"p"
     audience: str = "https://pay"
     executor: str = "worker"
@@ -97,10 +99,18 @@ def test_a_successor_is_proposed_only_as_often_as_is_allowed_and_only_after_what
     gone = Member(A.NOT_EXECUTED)
     assert move(gone) is Move.GIVE
     assert move(gone, successors=1) is Move.SUCCEED
-    assert move(Member(A.SUPERSEDED), gone, successors=1) is Move.GIVE
-    assert move(Member(A.SUPERSEDED), gone, successors=2) is Move.SUCCEED
+    for begun in (Member(A.SUPERSEDED, generation=1), Member(A.SUPERSEDED, in_doubt_since_ms=1)):
+        assert move(begun, gone, successors=1) is Move.GIVE
+        assert move(begun, gone, successors=2) is Move.SUCCEED
     for state in CLOSED - {A.NOT_EXECUTED}:
         assert move(Member(state), successors=9) is Move.GIVE, state
+
+
+def test_what_an_approver_edited_is_no_successor() -> None:
+    edited, begun, gone = Member(A.SUPERSEDED), Member(A.SUPERSEDED, generation=1), Member(A.NOT_EXECUTED, generation=2)
+    assert move(edited, edited, gone, successors=1) is Move.SUCCEED
+    assert move(edited, begun, edited, gone, successors=1) is Move.GIVE
+    assert move(edited, begun, edited, gone, successors=2) is Move.SUCCEED
 
 
 OTHERS = [

@@ -102,6 +102,13 @@ def test_officers_sign_one_after_the_other() -> None:
     assert refused(lambda: cosign_trust(data, OFFICERS[1])) == "signed_already"
 
 
+def test_who_is_an_officer_of_neither_file_cosigns_nothing() -> None:
+    data, other = sign_trust(TRUST, OFFICERS[:1]), trust_of(serial=2)
+    for before in (None, other):
+        assert refused(lambda: cosign_trust(data, key("eve"), before=before)) == "not_an_officer"
+        assert refused(lambda: cosign_trust(data, key("bob"), before=before)) == "not_an_officer"  # an approver
+
+
 def test_nobody_cosigns_what_is_no_trust_file() -> None:
     data = envelope_bytes(seal(TRUST_TYPE, b"{}", OFFICERS[:1]))
     assert refused(lambda: cosign_trust(data, OFFICERS[1])) == "bad_trust"

@@ -15,7 +15,7 @@ from agent_run_ledger.effects.signing import sign_approval
 from agent_run_ledger.effects.verifying import CHECKS, verify_approval
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.dsse import envelope_bytes
-from agent_run_ledger.kernel.effects import Accepted, Action, Approval, Now, Role, decide
+from agent_run_ledger.kernel.effects import Accepted, Action, Approval, Now, Role, TargetClass, decide
 from agent_run_ledger.kernel.effects.approval import (
     APPROVAL_TYPE,
     MAX_STATEMENT_BYTES,
@@ -124,6 +124,8 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
     "a window that ends later": ("other_window", _about(dispatch_before_ms=END_MS + 1)),
     "another executor": ("other_terms", _about(executor="eve")),
     "another audience": ("other_terms", _about(audience="https://other.example")),
+    "another class": ("other_terms", _about(target_class=TargetClass.I)),
+    "an end by time that is not asked for": ("other_terms", _about(checks_expiry=True)),
     "another precondition": ("other_terms", _about(preconditions=())),
     "another display": ("other_terms", _about(display_sha256=b"e" * 32)),
     "another requester": ("other_terms", _about(requester="eve")),
@@ -269,6 +271,9 @@ FORGED: dict[str, bytes] = {
     "a pair of others": compact({**tree(), "preconditions": [["a", 1]]}),
     "a float": compact({**tree(), "epoch": 0.0}),
     "text for a number": compact({**tree(), "epoch": "0"}),
+    "a class that is none": compact({**tree(), "target_class": "z"}),
+    "a class in capitals": compact({**tree(), "target_class": "V"}),
+    "a number for a truth": compact({**tree(), "checks_expiry": 0}),
     "half a character": compact({**tree(), "requester": "\ud800"}),
     "an escape that is none of RFC 8785": compact({**tree(), "requester": "é"}),
     "a key twice": compact(tree()).replace(b'"v":1', b'"v":1,"v":1'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
@@ -13,12 +13,13 @@ from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command, interrupt
 
+from agent_run_ledger.adapters.effects import state_of
 from agent_run_ledger.adapters.gate import Answer, CallWaits, Permission
 from agent_run_ledger.adapters.langchain.plain import meaning
 from agent_run_ledger.adapters.langchain.results import ToolFailed, failure, plain_result, result_of, says_error
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.adapters.tool_target import NotDone
-from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, Pending, Vetoed
+from agent_run_ledger.errors import EffectPending, Pending, Vetoed
 
 Handler = Callable[[ToolCallRequest], ToolMessage | Command[Any]]
 AsyncHandler = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
@@ -97,7 +98,7 @@ class ToolHook:
         if isinstance(waits, EffectPending):
             answer: Answer | EffectPending = waits
             approval_id = waits.action_id
-            told = {"state": _STATES.get(type(waits), "elsewhere"), "action_key": waits.action_key}
+            told = {"state": state_of(waits), "code": waits.code, "action_key": waits.action_key}
             told["display"] = waits.display
         else:
             approval_id = waits.approval_id
@@ -120,9 +121,6 @@ class ToolHook:
             return dict(call["args"])
         arguments: dict[str, Any] = meaning(call["args"])
         return arguments
-
-
-_STATES: Final[dict[type[EffectPending], str]] = {ApprovalPending: "pending", EffectInDoubt: "in_doubt"}
 
 
 def _with(request: ToolCallRequest, approved: dict[str, Any]) -> ToolCallRequest:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any, Final, cast
 
+from agent_run_ledger.adapters.effects import state_of
 from agent_run_ledger.adapters.mcp.messages import members
-from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, RunCancelled, Vetoed
+from agent_run_ledger.errors import EffectPending, LedgerError, RunCancelled, Vetoed
 from agent_run_ledger.store.urls import without_secrets
 
 NAMESPACE: Final = "agent-run-ledger/"
@@ -57,19 +58,22 @@ def unknown(said: Mapping[str, Any], why: str, *, run_id: str) -> dict[str, Any]
 
 
 def waits(error: EffectPending, why: str, *, run_id: str) -> dict[str, Any]:
-    """Return what a call of an effect gets that waits: for people, for evidence, or for who is at it elsewhere."""
-    which = error.action_id
-    if isinstance(error, ApprovalPending):
-        state = "pending"
+    """Return what a call of an effect gets that waits: for people, for evidence, for who is at it elsewhere, or for
+    something to be put in order.
+    """
+    which, state = error.action_id, state_of(error)
+    if state == "pending":
         words = f"This call was not made yet: {error.message}. People decide about it (`arl approvals show {which}`). "
         words += "Make the same call again after their decision; until then it gets this answer, whatever else you do."
-    elif isinstance(error, EffectInDoubt):
-        state = "in_doubt"
+    elif state == "in_doubt":
         words = f"Nobody knows whether this call took effect: {error.message}{f'; {why}' if why else ''}. It is not "
         words += f"repeated. Evidence, or people, decide what became of it (`arl effects show {which}`); the same call "
         words += "tells it then. Do not do it in another way meanwhile."
+    elif state == "elsewhere":
+        words = f"This call waits: {error}. Make the same call again later."
     else:
-        state, words = "elsewhere", f"This call waits: {error}. Make the same call again later."
+        words = f"This call is held up: {error}. No other call is a way around it, and nobody has to approve anything: "
+        words += "tell a person. Once it is in order, make the same call again in a new session."
     facts = {"approval_id": error.action_id, "action_key": error.action_key, "code": error.code, "run": run_id}
     return error_result(f"[agent-run-ledger] {words}", state=state, **facts)
 
@@ -78,6 +82,11 @@ def refused(error: Vetoed, *, run_id: str) -> dict[str, Any]:
     """Return what a call of an effect gets that people decided against, or that asks for none."""
     words = f"[agent-run-ledger] {error.message}. It is not called. {error.hint}".rstrip()
     return error_result(words, state="denied", code=error.code, run=run_id)
+
+
+def says_error(result: Mapping[str, Any]) -> bool:
+    """Return whether a result says that the call failed: in whatever way a server writes that, 1 and "true" too."""
+    return bool(result.get("isError"))
 
 
 def is_unknown(value: object) -> bool:
@@ -112,7 +121,7 @@ def outcome_of(result: object) -> object:
         seen = whole.get("structuredContent")
     elif all(isinstance(part, str) for part in parts):
         seen = "\n".join(cast("list[str]", parts))
-    if whole.get("isError") is True:
+    if says_error(whole):
         return ToolFailed(seen if isinstance(seen, str) else repr(seen))
     return seen
 

@@ -51,12 +51,13 @@ async def serve(ledger: RunLedger, settings: Settings) -> None:
 
     Raises Unavailable("server_ended") for the last, after everything open was answered; Misuse for a server that
     cannot be started and for stdin or stdout that is no pipe; RunBusy and others where the run cannot be entered;
-    Refused, before anything is started, where a tool is an effect and the store has no authority or no trust file.
+    Refused, before anything is started, where a tool is an effect and the store has no authority or no trust file, or
+    that one has no policy of the name that the effect has.
     """
     if settings.limit_bytes < MIN_LIMIT_BYTES:
         raise Misuse(f"a line must be allowed {MIN_LIMIT_BYTES:,} bytes at least", code="bad_setting")
     if settings.policy.effects:
-        ledger.check_effects()
+        ledger.check_effects(settings.policy.effects)
     reader, send = await _own_pipes()
     upstream = await Upstream.start(settings.command, limit_bytes=settings.limit_bytes)
     wire, listing = Wire(upstream, settings.report), Listing(settings.report)

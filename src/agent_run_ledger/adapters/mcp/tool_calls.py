@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, cast
 
 from agent_run_ledger.adapters.effects import GivenEffects
-from agent_run_ledger.adapters.gate import Answer, Gate, Permission, ToolRequest, allow_all
+from agent_run_ledger.adapters.gate import Answer, CallWaits, Gate, Permission, ToolRequest, allow_all
 from agent_run_ledger.adapters.mcp import answers
 from agent_run_ledger.adapters.mcp.call_numbers import CALL_ID, CallNumbers, call_digest, part_of
 from agent_run_ledger.adapters.mcp.listing import Listing
@@ -26,7 +26,16 @@ from agent_run_ledger.adapters.mcp.recorded_run import Place, RecordedRun
 from agent_run_ledger.adapters.mcp.wire import Dropped, NotSent, Sending, ServerError, Wire
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.adapters.tool_target import NotDone
-from agent_run_ledger.errors import EffectPending, LedgerError, Misuse, Pending, StepTimeout, Unavailable, Vetoed
+from agent_run_ledger.errors import (
+    EffectPending,
+    LedgerError,
+    Misuse,
+    Pending,
+    StepTimeout,
+    Unavailable,
+    Unstorable,
+    Vetoed,
+)
 from agent_run_ledger.ledger.run_ledger import RunLedger
 
 LIST_TIMEOUT_S = 10.0
@@ -234,7 +243,8 @@ class ToolCalls:
         except ServerError as error:
             asked.lost = f"the server answered: {error}"
             raise NotDone({"code": error.code, "message": error.words, "data": error.detail}) from error
-        if result.get("isError") is True or result.get("resultType", "complete") != "complete":
+        whole = isinstance(asked.sending.answer.result().get("result"), dict)  # what is none says nothing either
+        if not whole or answers.says_error(result) or result.get("resultType", "complete") != "complete":
             asked.lost = "the server's answer does not say that it did it"
             raise NotDone(result)
         return result
@@ -305,6 +315,10 @@ class ToolCalls:
         if isinstance(error, EffectPending):
             self._keep(asked)
             return answers.waits(error, asked.lost, run_id=run_id)
+        if isinstance(error, Pending) and not isinstance(error, CallWaits):
+            self._keep(asked)
+            words = f"[agent-run-ledger] This call waits: {error}. Make the same call again later."
+            return answers.error_result(words, state="held_up", code=error.code, run=run_id)
         if isinstance(error, Pending):
             self._keep(asked)
             words = (
@@ -332,7 +346,9 @@ class ToolCalls:
         run_id = self.run.run_id
         if not asked.sending.sent:
             self._keep(asked)
-            words = f"[agent-run-ledger] This call was not made now, as it cannot be recorded: {error}."
+            is_told = isinstance(error, Unstorable) or asked.tool not in self._policy.effects
+            why = ", as it cannot be recorded" if is_told else ""
+            words = f"[agent-run-ledger] This call was not made now{why}: {error}."
             return answers.error_result(words, code=error.code, run=run_id)
         words = f"[agent-run-ledger] This call was made. Its result could not be recorded: {error}. Do not repeat it."
         made = answers.error_result(words, code=error.code, run=run_id)

@@ -26,8 +26,15 @@ from agents import (
 
 from agent_run_ledger.adapters.effects import GivenEffects
 from agent_run_ledger.adapters.gate import Gate, allow_all
+from agent_run_ledger.adapters.openai_agents.mcp_errors import watch
 from agent_run_ledger.adapters.openai_agents.model import LedgerModelProvider, wrap_model
-from agent_run_ledger.adapters.openai_agents.tools import Rules, check_wrapped_once, make_recorder, wrap_tool
+from agent_run_ledger.adapters.openai_agents.tools import (
+    Rules,
+    check_wrapped_once,
+    make_recorder,
+    wrap_tool,
+    wrap_watched,
+)
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.errors import Misuse, Pending
 
@@ -119,7 +126,7 @@ class _Wrapping:
             else:
                 self.wrap(one)
         # An instance has its own from here on: the SDK makes these tools anew at every turn.
-        setattr(agent, "get_mcp_tools", partial(self._mcp_tools, agent.get_mcp_tools))  # noqa: B010 - a method, to mypy
+        setattr(agent, "get_mcp_tools", partial(self._mcp_tools, agent, agent.get_mcp_tools))  # noqa: B010 - a method, to mypy
 
     def _tool(self, tool: Tool, recorder: Recorder) -> Tool:
         if isinstance(tool, FunctionTool):
@@ -149,5 +156,12 @@ class _Wrapping:
 
         handoff.on_invoke_handoff = wrapped
 
-    async def _mcp_tools(self, theirs: Any, run_context: Any) -> list[Tool]:
-        return [self._tool(tool, self._recorder) for tool in await theirs(run_context)]
+    async def _mcp_tools(self, agent: Agent[Any], theirs: Any, run_context: Any) -> list[Tool]:
+        for server in agent.mcp_servers:
+            watch(server)
+        return [
+            wrap_watched(tool, recorder=self._recorder)
+            if isinstance(tool, FunctionTool)
+            else self._tool(tool, self._recorder)
+            for tool in await theirs(run_context)
+        ]

@@ -29,8 +29,10 @@ from agent_run_ledger import codecs
 from agent_run_ledger.adapters.effects import GivenEffects
 from agent_run_ledger.adapters.gate import Answer, Gate, Permission, allow_all
 from agent_run_ledger.adapters.openai_agents.errors import bare, carried
+from agent_run_ledger.adapters.openai_agents.mcp_errors import noted_errors
 from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.adapters.rules import RulesByTool, ToolRules
+from agent_run_ledger.adapters.tool_target import NotDone
 from agent_run_ledger.errors import LedgerError, Misuse, Vetoed
 from agent_run_ledger.runs.run import Run
 
@@ -86,7 +88,8 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
     """Return a copy of the tool whose calls are recorded; one that is wrapped already is returned as it is.
 
     Misuse("wrapped_twice") for one that is wrapped already, where this recorder has another gate, other rules or other
-    effects; Misuse("bad_effect") for an agent that would be an effect.
+    effects; Misuse("bad_effect") for an agent that would be an effect, and for a tool of an MCP server that would be
+    one, whose error results only `wrap_agent` tells from others.
 
     Guarantees: the body runs only when nothing is on record of its call, known by the call id of the SDK, and only
     when the rules and the gate allow it, who is asked at every call: an approval of the SDK is none. A gate that waits
@@ -100,6 +103,17 @@ def wrap_tool(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
 
     Guardrails, `is_enabled`, timeouts and the tool's own `needs_approval` hold as they did.
     """
+    if recorder.is_effect(tool.qualified_name) and getattr(tool, "_mcp_tool_binding", None) is not None:
+        raise Misuse(
+            f"tool {tool.name!r} is one of an MCP server: wrapped alone, its errors look like results",
+            code="bad_effect",
+            hint="wrap the agent that has the server: `wrap_agent(agent, effects=...)`",
+        )
+    return wrap_watched(tool, recorder=recorder)
+
+
+def wrap_watched(tool: FunctionTool, *, recorder: Recorder) -> FunctionTool:
+    """Do what `wrap_tool` does, of a tool of an MCP server too: of one that is watched (see `mcp_errors`)."""
     earlier = getattr(tool.on_invoke_tool, _WRAPPED, None)
     if earlier is not None:
         check_wrapped_once(tool.name, earlier, recorder)
@@ -166,7 +180,11 @@ async def _invoked(
 
     async def make_with(approved: dict[str, Any]) -> Any:
         said = json.dumps(approved, ensure_ascii=False)  # not what the model wrote: it may name a thing twice
-        return _plain_output(await invoke_function_tool(function_tool=body, context=context, arguments=said))
+        with noted_errors() as errors:
+            output = _plain_output(await invoke_function_tool(function_tool=body, context=context, arguments=said))
+        if errors:
+            raise NotDone(output)
+        return output
 
     asked = _arguments(arguments)
     try:

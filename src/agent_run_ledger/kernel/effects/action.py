@@ -15,14 +15,19 @@ from agent_run_ledger.kernel.effects.states import (
 )
 
 
+def ends_by_time(target_class: TargetClass, *, checks_expiry: bool) -> bool:
+    """Return whether time alone may end a doubt: the receiver itself refuses a permit that is over."""
+    return target_class is TargetClass.V or (target_class is TargetClass.I and checks_expiry)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What is to be done and under which conditions.
 
     Times are Unix milliseconds; the window is `not_before_ms <= now < dispatch_before_ms`. `preconditions` are pairs
     of name and expected value at the target. The class and `checks_expiry` (the receiver itself refuses a permit that
-    is over) are what the ledger knows of the audience, `approvals_needed` what the policy of that digest says; all
-    else stands in the statement that approvers sign.
+    is over) are what the audience is taken for, `approvals_needed` is what the policy of that digest says; all but that
+    stands in the statement that approvers sign.
     """
 
     request_sha256: bytes

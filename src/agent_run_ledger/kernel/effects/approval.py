@@ -9,6 +9,7 @@ from typing import Any, Final
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.canonical import Json, canonical
 from agent_run_ledger.kernel.effects.action import Action, Standing
+from agent_run_ledger.kernel.effects.states import TargetClass
 from agent_run_ledger.kernel.strict_json import (
     NotStrict,
     bytes_of,
@@ -18,6 +19,7 @@ from agent_run_ledger.kernel.strict_json import (
     read_strict,
     shown,
     text_of,
+    truth_of,
 )
 
 APPROVAL_DOMAIN: Final = b"arl/approval/v1\n"
@@ -28,6 +30,7 @@ MAX_STATEMENT_BYTES: Final = 1 << 18
 _BYTES: Final = ("ledger_id", "action_id", "request_sha256", "policy_sha256", "display_sha256", "nonce")
 _NUMBERS: Final = ("epoch", "not_before_ms", "dispatch_before_ms")
 _TEXTS: Final = ("action_key", "executor", "audience", "requester", "approver")
+_OTHERS: Final = ("target_class", "checks_expiry", "preconditions", "v")
 
 
 class BadStatement(Refused, ValueError):
@@ -51,6 +54,8 @@ class Statement:
     request_sha256: bytes
     executor: str
     audience: str
+    target_class: TargetClass
+    checks_expiry: bool
     preconditions: tuple[tuple[str, str], ...]
     not_before_ms: int
     dispatch_before_ms: int
@@ -88,6 +93,8 @@ def statement_of(ledger: Standing, action: Action, *, approver: str, nonce: byte
         request_sha256=terms.request_sha256,
         executor=terms.executor,
         audience=terms.audience,
+        target_class=terms.target_class,
+        checks_expiry=terms.checks_expiry,
         preconditions=terms.preconditions,
         not_before_ms=terms.not_before_ms,
         dispatch_before_ms=terms.dispatch_before_ms,
@@ -106,6 +113,7 @@ def statement_bytes(statement: Statement) -> bytes:
         "action_key": statement.action_key,
         "approver": statement.approver,
         "audience": statement.audience,
+        "checks_expiry": statement.checks_expiry,
         "dispatch_before_ms": statement.dispatch_before_ms,
         "display_sha256": statement.display_sha256.hex(),
         "epoch": statement.epoch,
@@ -117,6 +125,7 @@ def statement_bytes(statement: Statement) -> bytes:
         "preconditions": [[name, value] for name, value in statement.preconditions],
         "request_sha256": statement.request_sha256.hex(),
         "requester": statement.requester,
+        "target_class": str(statement.target_class),
         "v": APPROVAL_VERSION,
     }
     return canonical(tree)
@@ -130,9 +139,7 @@ def statement_sha256(statement: Statement) -> bytes:
 def statement_from(data: bytes) -> Statement:
     """Return the statement of these canonical bytes; BadStatement for anything that `statement_bytes` does not give."""
     try:
-        tree = exactly(
-            read_strict(data, limit=MAX_STATEMENT_BYTES), (*_BYTES, *_NUMBERS, *_TEXTS, "preconditions", "v"), "it"
-        )
+        tree = exactly(read_strict(data, limit=MAX_STATEMENT_BYTES), (*_BYTES, *_NUMBERS, *_TEXTS, *_OTHERS), "it")
         if number_of(tree["v"], "v") != APPROVAL_VERSION:
             raise NotStrict(f"its version is {shown(tree['v'])}")
         pairs = [list_of(pair, "a precondition") for pair in list_of(tree["preconditions"], "preconditions")]
@@ -142,6 +149,8 @@ def statement_from(data: bytes) -> Statement:
             **{name: bytes_of(tree[name], name) for name in _BYTES},
             **{name: number_of(tree[name], name) for name in _NUMBERS},
             **{name: text_of(tree[name], name) for name in _TEXTS},
+            "target_class": _class_of(tree["target_class"]),
+            "checks_expiry": truth_of(tree["checks_expiry"], "checks_expiry"),
             "preconditions": tuple([(text_of(a, "a name"), text_of(b, "an expected value")) for a, b in pairs]),
         }
         statement = Statement(**held)
@@ -150,3 +159,10 @@ def statement_from(data: bytes) -> Statement:
     except NotStrict as error:
         raise BadStatement(f"this is no approval statement: {error}") from None
     return statement
+
+
+def _class_of(tree: object) -> TargetClass:
+    text = text_of(tree, "target_class")
+    if text not in set(TargetClass):
+        raise NotStrict(f"target_class is one of {', '.join(TargetClass)}, not {shown(text)}")
+    return TargetClass(text)

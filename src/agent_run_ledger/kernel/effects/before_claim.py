@@ -59,15 +59,19 @@ def _same_window(case: Case[Approve]) -> bool:
     return (signed.not_before_ms, signed.dispatch_before_ms) == (terms.not_before_ms, terms.dispatch_before_ms)
 
 
+_OTHER_TERMS: Final = (
+    "executor",
+    "audience",
+    "target_class",
+    "checks_expiry",
+    "preconditions",
+    "display_sha256",
+    "requester",
+)
+
+
 def _same_terms(case: Case[Approve]) -> bool:
-    signed, expected = _signed(case), _expected(case)
-    return (signed.executor, signed.audience, signed.preconditions, signed.display_sha256, signed.requester) == (
-        expected.executor,
-        expected.audience,
-        expected.preconditions,
-        expected.display_sha256,
-        expected.requester,
-    )
+    return all(getattr(_signed(case), name) == getattr(_expected(case), name) for name in _OTHER_TERMS)
 
 
 APPROVE: Final[tuple[Guard[Approve], ...]] = (
@@ -99,7 +103,9 @@ APPROVE: Final[tuple[Guard[Approve], ...]] = (
     ),
     Guard("other_window", "the statement names another window", _same_window),
     Guard(
-        "other_terms", "the statement names another executor, audience, precondition, display or requester", _same_terms
+        "other_terms",
+        "the statement names another executor, audience, class, precondition, display or requester",
+        _same_terms,
     ),
     Guard(
         "approver_is_requester",

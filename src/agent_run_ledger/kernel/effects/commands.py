@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final, TypeAlias, get_args
 
+from agent_run_ledger.kernel.dsse import Signature
 from agent_run_ledger.kernel.effects.action import Now, Terms
 from agent_run_ledger.kernel.effects.approval import VerifiedApproval
 from agent_run_ledger.kernel.effects.evidence import Drain, FenceAnswer, Observation, Receipt
@@ -132,10 +133,11 @@ class Doubt(_OfAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observe(_OfAction):
-    """Record evidence and decide nothing by it."""
+    """Record evidence and decide nothing by it. `signatures`: see `decided`, of a drain by dead paths."""
 
     event: ClassVar[Event] = Event.OBSERVE
     evidence: Observation | Drain
+    signatures: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,12 +145,13 @@ class NotExecuted(_OfAction):
     """A reconciler's decision that the effect did not happen and cannot any more.
 
     By `fence`; without one by the drain on record and the observation after it. `people` decide together with the
-    actor.
+    actor. `signatures`: theirs over `decided.decision_bytes`, empty where the ledger has no trust file.
     """
 
     event: ClassVar[Event] = Event.NOT_EXECUTED
     fence: FenceAnswer | None = None
     people: frozenset[str] = frozenset()
+    signatures: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +161,7 @@ class WriteOff(_OfAction):
     event: ClassVar[Event] = Event.WRITE_OFF
     nobody_can_observe: bool
     people: frozenset[str] = frozenset()
+    signatures: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +170,7 @@ class CloseUnprepared(_OfAction):
 
     event: ClassVar[Event] = Event.CLOSE_UNPREPARED
     fence: FenceAnswer | None = None
+    signatures: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

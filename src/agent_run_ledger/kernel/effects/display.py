@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -40,10 +40,18 @@ def display(stored: bytes) -> str:
         lines.append(f"{request.method} {request.path}")
         lines += [f"{name}: {shown(value)}" for name, value in request.headers]
     lines += _body(request.body)
-    beyond = sorted({char for line in lines for char in line if char > "~"})
+    beyond = letters_beyond(lines)
     if beyond:
-        lines.append("letters beyond ASCII: " + " ".join(f"{char}=U+{ord(char):04X}" for char in beyond))
+        lines.append(beyond)
     return "\n".join(lines) + "\n"
+
+
+def letters_beyond(lines: Sequence[str]) -> str:
+    """Return one line that names the letters beyond ASCII of some lines, as some look like others; "" without any."""
+    beyond = sorted({char for line in lines for char in line if char > "~"})
+    if not beyond:
+        return ""
+    return "letters beyond ASCII: " + " ".join(f"{char}=U+{ord(char):04X}" for char in beyond)
 
 
 def display_sha256(stored: bytes) -> bytes:

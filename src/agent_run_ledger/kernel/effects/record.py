@@ -44,16 +44,18 @@ def transition_bytes(transition: Transition) -> bytes:
 
 def transition_from(payload: bytes) -> Transition:
     """Return what `transition_bytes` wrote. ValueError for any other bytes."""
-    read = orjson.loads(payload)
-    tree = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
-    if tree.get("v") != EFFECT_VERSION or tree.keys() != _KEYS or _sorted_json(tree) != payload:
-        raise ValueError("this is no record of a transition, version 1")
+    tree = _tree_from(payload)
     return Transition(
         command=_command_from(tree["command"]),
         ledger=from_plain(Standing, tree["ledger"]),
         old=from_plain(str, tree["old"]),
         row=from_plain(Action, tree["row"]),
     )
+
+
+def command_from(payload: bytes) -> Command:
+    """Return the command of what `transition_bytes` wrote, the rest unread. ValueError for any other bytes."""
+    return _command_from(_tree_from(payload)["command"])
 
 
 def transition_mac(salt: bytes, payload: bytes) -> bytes:
@@ -72,6 +74,14 @@ def change_of(transition: Transition, mac: bytes) -> Change:
         generation=row.generation or 0,
         mac=mac,
     )
+
+
+def _tree_from(payload: bytes) -> dict[str, Any]:
+    read = orjson.loads(payload)
+    tree = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    if tree.get("v") != EFFECT_VERSION or tree.keys() != _KEYS or _sorted_json(tree) != payload:
+        raise ValueError("this is no record of a transition, version 1")
+    return tree
 
 
 def _command_from(tree: Any) -> Command:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
-from agent_run_ledger.kernel.effects.action import Action, highest_mark
+from agent_run_ledger.kernel.effects.action import Action, ends_by_time, highest_mark
 from agent_run_ledger.kernel.effects.commands import (
     CloseUnprepared,
     NotExecuted,
@@ -150,8 +150,7 @@ def _drains_at_all(case: Case[Observe]) -> bool:
 def _has_timer(case: Case[Observe]) -> bool:
     """Whether the receiver itself refuses a permit that is over; for a plain target no time is ever enough."""
     terms = case.row.terms
-    timed = terms.target_class is TargetClass.V or (terms.target_class is TargetClass.I and terms.checks_expiry)
-    return not _by_expiry(case) or timed
+    return not _by_expiry(case) or ends_by_time(terms.target_class, checks_expiry=terms.checks_expiry)
 
 
 def _permits_over(case: Case[Observe]) -> bool:

@@ -22,6 +22,10 @@ class Member(Protocol):
     @property
     def handed_out(self) -> bool: ...  # noqa: D102
     @property
+    def generation(self) -> int | None: ...  # noqa: D102
+    @property
+    def in_doubt_since_ms(self) -> int | None: ...  # noqa: D102
+    @property
     def policy_sha256(self) -> bytes: ...  # noqa: D102
     @property
     def audience(self) -> str: ...  # noqa: D102
@@ -84,7 +88,8 @@ def next_move(
     of its member, and what was begun or decided under others is told as it is.
     `worker` is this attempt; `was_ours` says whether a worker was an attempt of this run that is over: nobody else may
     doubt a claim before its time. `looked`: whether the target was asked about the doubt already. `successors`: how
-    many may be proposed by the run itself, each once it is proved that the one before did not happen.
+    many may be proposed by the run itself, each once it is proved that the one before did not happen; those that people
+    propose after the same proof count, what they edit does not.
 
     Nothing here leads from a claim back to one: what was begun and did not end is doubted, never begun again.
     """
@@ -100,9 +105,14 @@ def next_move(
         return _held(last, worker, was_ours)
     if last.state is ActionState.UNRESOLVED:
         return Move.EVIDENCE if looked else Move.LOOK
-    if last.state is ActionState.NOT_EXECUTED and len(members) <= successors:
+    if last.state is ActionState.NOT_EXECUTED and _followed(members) < successors:
         return differs(last, terms()) or Move.SUCCEED
     return Move.GIVE
+
+
+def _followed(members: Sequence[Member]) -> int:
+    """Return how many members were begun and have a successor. What was edited before it was begun is none of them."""
+    return sum(one.generation is not None or one.in_doubt_since_ms is not None for one in members[:-1])
 
 
 def differs(member: Member, terms: WantedTerms) -> Move | None:

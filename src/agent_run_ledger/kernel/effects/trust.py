@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
@@ -31,6 +31,9 @@ class TrustFile:
     officers_needed: int
     principals: tuple[Principal, ...]
     policies: tuple[ApprovalPolicy, ...] = ()
+    _digests: dict[ApprovalPolicy, bytes] = field(
+        default_factory=dict[ApprovalPolicy, bytes], init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         """BadTrust for what breaks a rule."""
@@ -58,7 +61,10 @@ class TrustFile:
 
         LookupError for a policy with approvers that this file does not know.
         """
-        return sha256(POLICY_DOMAIN + canonical(self._with_rules(policy))).digest()
+        known = self._digests.get(policy)
+        if known is None:
+            known = self._digests[policy] = sha256(POLICY_DOMAIN + canonical(self._with_rules(policy))).digest()
+        return known
 
     def _with_rules(self, policy: ApprovalPolicy) -> Json:
         rules = {one.name: one.rules_sha256 for one in self.principals}

@@ -74,17 +74,17 @@ SELECT version, sha256 FROM migrations ORDER BY version;
 
 -- name: select_run
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE row_id = %s;
 
 -- name: select_run_by_id
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE run_id = %s;
 
 -- name: select_runs
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE row_id < %s ORDER BY row_id DESC LIMIT %s;
 
 -- name: select_run_row_ids
@@ -92,8 +92,21 @@ SELECT row_id FROM runs WHERE row_id < %s ORDER BY row_id DESC LIMIT %s;
 
 -- name: select_runs_in_state
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE row_id < %s AND state = %s ORDER BY row_id DESC LIMIT %s;
+
+-- name: select_queued
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
+FROM runs
+WHERE queue = %s AND row_id > %s AND (state = 'running' OR state = 'suspended' AND reason = 'submitted')
+ORDER BY row_id LIMIT %s;
+
+-- name: select_waiting
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
+FROM runs
+WHERE queue = %s AND row_id > %s AND state = 'suspended' AND reason <> 'submitted' ORDER BY row_id LIMIT %s;
 
 -- name: select_standing
 SELECT generation, state, reason FROM runs WHERE row_id = %s;
@@ -103,8 +116,8 @@ SELECT run_uid FROM runs WHERE row_id = %s;
 
 -- name: insert_run
 INSERT INTO runs (run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, forked_from_row_id)
-VALUES (%s, %s, %s, '', 1, 1, %s, %s, %s, %s, %s) RETURNING row_id;
+    parent_row_id, forked_from_row_id, queue)
+VALUES (%s, %s, %s, '', 1, 1, %s, %s, %s, %s, %s, %s) RETURNING row_id;
 
 -- name: update_run
 UPDATE runs SET state = %s, reason = %s, generation = %s, attempt = %s, holder = %s, start_record_id = %s,
@@ -192,7 +205,7 @@ FROM records WHERE usage IS NOT NULL AND run_row_id = %s AND record_id > %s ORDE
 
 -- name: select_forks
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE forked_from_row_id = %s ORDER BY row_id;
 
 -- name: select_result_ids
@@ -221,7 +234,7 @@ ON CONFLICT (run_row_id, tool) DO UPDATE SET counters = excluded.counters;
 
 -- name: select_children
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE parent_row_id = %s ORDER BY row_id;
 
 -- name: clear_in_flight

@@ -47,7 +47,8 @@ CREATE TABLE agent_run_ledger.runs (
     start_record_id      BIGINT,
     last_start_record_id BIGINT,
     end_record_id        BIGINT,
-    forked_from_row_id   BIGINT REFERENCES agent_run_ledger.runs (row_id)
+    forked_from_row_id   BIGINT REFERENCES agent_run_ledger.runs (row_id),
+    queue                TEXT COLLATE "C"
 ) WITH (fillfactor = 80);
 
 CREATE TABLE agent_run_ledger.records (
@@ -81,6 +82,12 @@ CREATE INDEX records_usage ON agent_run_ledger.records (run_row_id, record_id) W
 CREATE INDEX runs_forked ON agent_run_ledger.runs (forked_from_row_id, row_id) WHERE forked_from_row_id IS NOT NULL;
 
 CREATE INDEX runs_parent ON agent_run_ledger.runs (parent_row_id, row_id) WHERE parent_row_id IS NOT NULL;
+
+CREATE INDEX runs_queued ON agent_run_ledger.runs (queue, row_id)
+    WHERE queue IS NOT NULL AND (state = 'running' OR state = 'suspended' AND reason = 'submitted');
+
+CREATE INDEX runs_waiting ON agent_run_ledger.runs (queue, row_id)
+    WHERE queue IS NOT NULL AND state = 'suspended' AND reason <> 'submitted';
 
 -- A row comes and goes with each step: see head.
 CREATE TABLE agent_run_ledger.in_flight (

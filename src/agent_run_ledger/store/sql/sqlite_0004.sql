@@ -220,3 +220,12 @@ BEGIN SELECT RAISE(ABORT, 'trust files are history'); END;
 
 CREATE TRIGGER trust_changes_no_delete BEFORE DELETE ON trust_changes
 BEGIN SELECT RAISE(ABORT, 'trust files are history'); END;
+
+-- The queue from which workers take a run that was submitted, NULL for a run of its caller's own.
+ALTER TABLE runs ADD COLUMN queue TEXT;
+
+CREATE INDEX runs_queued ON runs (queue, row_id)
+WHERE queue IS NOT NULL AND (state = 'running' OR state = 'suspended' AND reason = 'submitted');
+
+CREATE INDEX runs_waiting ON runs (queue, row_id)
+WHERE queue IS NOT NULL AND state = 'suspended' AND reason <> 'submitted';

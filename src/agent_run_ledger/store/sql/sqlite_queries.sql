@@ -77,17 +77,17 @@ SELECT version, sha256, applied_at_ms FROM migrations ORDER BY version;
 
 -- name: select_run
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE row_id = ?;
 
 -- name: select_run_by_id
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE run_id = ?;
 
 -- name: select_runs
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE row_id < ? ORDER BY row_id DESC LIMIT ?;
 
 -- name: select_run_row_ids
@@ -95,8 +95,21 @@ SELECT row_id FROM runs WHERE row_id < ? ORDER BY row_id DESC LIMIT ?;
 
 -- name: select_runs_in_state
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs WHERE row_id < ? AND state = ? ORDER BY row_id DESC LIMIT ?;
+
+-- name: select_queued
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
+FROM runs INDEXED BY runs_queued
+WHERE queue = ? AND row_id > ? AND (state = 'running' OR state = 'suspended' AND reason = 'submitted')
+ORDER BY row_id LIMIT ?;
+
+-- name: select_waiting
+SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
+FROM runs INDEXED BY runs_waiting
+WHERE queue = ? AND row_id > ? AND state = 'suspended' AND reason <> 'submitted' ORDER BY row_id LIMIT ?;
 
 -- name: select_standing
 SELECT generation, state, reason FROM runs WHERE row_id = ?;
@@ -106,8 +119,8 @@ SELECT run_uid FROM runs WHERE row_id = ?;
 
 -- name: insert_run
 INSERT INTO runs (run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, forked_from_row_id)
-VALUES (?, ?, ?, '', 1, 1, ?, ?, ?, ?, ?);
+    parent_row_id, forked_from_row_id, queue)
+VALUES (?, ?, ?, '', 1, 1, ?, ?, ?, ?, ?, ?);
 
 -- name: update_run
 UPDATE runs SET state = ?, reason = ?, generation = ?, attempt = ?, holder = ?, start_record_id = ?,
@@ -179,7 +192,7 @@ FROM records INDEXED BY records_usage WHERE usage IS NOT NULL AND run_row_id = ?
 
 -- name: select_forks
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs INDEXED BY runs_forked WHERE forked_from_row_id = ? ORDER BY row_id;
 
 -- name: select_result_ids
@@ -204,7 +217,7 @@ ON CONFLICT (run_row_id, tool) DO UPDATE SET counters = excluded.counters;
 
 -- name: select_children
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
-    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id
+    parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
 FROM runs INDEXED BY runs_parent WHERE parent_row_id = ? ORDER BY row_id;
 
 -- name: clear_in_flight

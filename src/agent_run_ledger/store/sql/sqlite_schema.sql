@@ -42,7 +42,7 @@ CREATE TABLE runs (
     start_record_id      INTEGER,
     last_start_record_id INTEGER,
     end_record_id        INTEGER
-, forked_from_row_id INTEGER REFERENCES runs (row_id));
+, forked_from_row_id INTEGER REFERENCES runs (row_id), queue TEXT);
 
 CREATE TABLE records (
     record_id     INTEGER PRIMARY KEY,
@@ -328,3 +328,9 @@ BEGIN SELECT RAISE(ABORT, 'trust files are history'); END;
 
 CREATE TRIGGER trust_changes_no_delete BEFORE DELETE ON trust_changes
 BEGIN SELECT RAISE(ABORT, 'trust files are history'); END;
+
+CREATE INDEX runs_queued ON runs (queue, row_id)
+WHERE queue IS NOT NULL AND (state = 'running' OR state = 'suspended' AND reason = 'submitted');
+
+CREATE INDEX runs_waiting ON runs (queue, row_id)
+WHERE queue IS NOT NULL AND state = 'suspended' AND reason <> 'submitted';

@@ -1,0 +1,62 @@
+"""Carrying out one run of a queue in the thread that asks: its entry or its pipeline, with the inputs on record."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, Unavailable, Uncertain
+from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.runs.submit import Submission
+
+
+class Outcome(StrEnum):
+    """What became of a run that a worker took.
+
+    WAITS: it is suspended. FAILED: the program raised, and the record says so. ELSEWHERE: somebody else has it.
+    INTERRUPTED: the store could not be reached or asked, and the run stands where it was. REFUSED: it cannot be begun
+    or gone on with as it is, by this program.
+    """
+
+    COMPLETED = "completed"
+    WAITS = "waits"
+    FAILED = "failed"
+    ELSEWHERE = "elsewhere"
+    INTERRUPTED = "interrupted"
+    REFUSED = "refused"
+
+
+def carry(ledger: RunLedger, submission: Submission) -> tuple[Outcome, BaseException | None]:
+    """Begin or go on with a run, and return what became of it; never raises but what ends a thread."""
+    try:
+        _call(ledger, submission)
+    except RunBusy as error:
+        return Outcome.ELSEWHERE, error
+    except Pending as error:
+        return Outcome.WAITS, error
+    except (Unavailable, Uncertain) as error:
+        return Outcome.INTERRUPTED, error
+    except LedgerError as error:
+        return Outcome.REFUSED, error
+    except Exception as error:
+        return Outcome.FAILED, error
+    return Outcome.COMPLETED, None
+
+
+def _call(ledger: RunLedger, submission: Submission) -> Any:
+    run_id, inputs = submission.run_id, dict(submission.inputs)
+    if not submission.entry:
+        return ledger.bind(run_id).execute(**inputs)
+    entry = next((one for one in ledger.entries if one.name == submission.entry), None)
+    if entry is None:
+        names = ", ".join(one.name for one in ledger.entries) or "none"
+        raise Refused(
+            f"run {run_id!r} wants the entry {submission.entry!r}, and this program has {names}",
+            code="no_entry",
+            hint="start a worker of the program that has it; a queue of its own keeps versions apart",
+        )
+    if not entry.is_async:
+        return entry.start(run_id, **inputs)
+    import asyncio
+
+    return asyncio.run(entry.astart(run_id, **inputs))

@@ -1,0 +1,191 @@
+"""The loop of a worker: takes runs while it has room, carries them out in threads, and drains when it is told to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from agent_run_ledger.errors import LedgerError, Misuse, Unavailable, Uncertain
+from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.ports import RunRow
+from agent_run_ledger.worker.carrying import Outcome, carry
+from agent_run_ledger.worker.picking import Picker
+
+MOST_AT_ONCE: Final = 1_024
+_TROUBLE_S: Final = (0.5, 10.0)
+"""After a store that could not be asked: the first pause, and the longest one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker works.
+
+    `concurrency`: how many runs at once, each in a thread. `poll_s`: how often it looks where nothing is to do.
+    `pending_s`: how long a run that waits for nobody knows what is left alone. `drain_s`: how long runs may go on once
+    it is to stop. Misuse("bad_setting") for what cannot be.
+    """
+
+    concurrency: int = 4
+    poll_s: float = 0.5
+    pending_s: float = 60.0
+    drain_s: float = 25.0
+
+    def __post_init__(self) -> None:
+        """See above."""
+        if type(self.concurrency) is not int or not 1 <= self.concurrency <= MOST_AT_ONCE:
+            raise Misuse(f"concurrency is a whole number from 1 to {MOST_AT_ONCE:,}", code="bad_setting")
+        for name, least in (("poll_s", 0.01), ("pending_s", 0.0), ("drain_s", 0.0)):
+            seconds = getattr(self, name)
+            if type(seconds) not in (int, float) or not least <= seconds <= 86_400:
+                raise Misuse(f"{name} is a number of seconds from {least:g} to a day", code="bad_setting")
+
+
+class Told(NamedTuple):
+    """One thing that a worker did: it took a run ("taken"), or what became of it. `words` say why, where it matters."""
+
+    event: str
+    run_id: str
+    words: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a worker did, by outcome. `trouble`: how often the store could not be asked. `left`: not over at the end."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
+    trouble: int = 0
+    left: int = 0
+
+
+class Worker:
+    """Begins the runs of a queue, and goes on with those that were left behind.
+
+    Guarantees: a run is begun by one worker at a time (its attempt's lock says who), whatever workers there are; what a
+    worker leaves, killed or drained, the next one goes on with, and pays for nothing recorded twice. A store that
+    cannot be asked is asked again, and nothing is lost by it. A run that raised is failed, and is not tried again by
+    itself. `tell` is called for what happens, from several threads.
+    """
+
+    def __init__(
+        self,
+        ledger: RunLedger,
+        *,
+        queue: str | None = None,
+        settings: WorkerSettings | None = None,
+        tell: Callable[[Told], None] = lambda _: None,
+    ) -> None:
+        self._ledger = ledger
+        self._settings = settings or WorkerSettings()
+        self._tell = tell
+        self._queue = ledger.runs_of_queue(queue)
+        self._picker = Picker(self._queue, time.monotonic, pending_ms=round(self._settings.pending_s * 1000))
+        self._lock = threading.Lock()
+        self._in_hand: set[str] = set()
+        self._again = threading.Event()
+        self._stopping = False
+        self.tally = Tally()
+
+    def stop(self) -> None:
+        """Take nothing more, and let `run` return when what is in hand is over, or `drain_s` are. Safe in a signal."""
+        self._stopping = True
+        self._again.set()
+
+    def run(self, *, until_idle: bool = False) -> Tally:
+        """Work until `stop`, or until nothing is left to be begun, and return what was done.
+
+        With `until_idle` a run that nobody of this program can carry out ends it too, once it was tried.
+        """
+        pause_s = _TROUBLE_S[0]
+        pool = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="run")
+        try:
+            while not self._stopping:
+                self._again.clear()
+                try:
+                    took = self._take(pool)
+                    if until_idle and not took and self._is_idle():
+                        break
+                    pause_s = _TROUBLE_S[0]
+                    self._again.wait(self._settings.poll_s)
+                except (Unavailable, Uncertain) as error:
+                    self.tally.trouble += 1
+                    self._tell(Told("trouble", "", f"the store cannot be asked ({error.code}): {error.message}"))
+                    self._again.wait(pause_s)
+                    pause_s = min(2 * pause_s, _TROUBLE_S[1])
+        finally:
+            self._drain(pool)
+        return self.tally
+
+    def _take(self, pool: ThreadPoolExecutor) -> int:
+        """Take as many runs as there is room for, and return how many."""
+        with self._lock:
+            in_hand = frozenset(self._in_hand)
+        room = self._settings.concurrency - len(in_hand)
+        rows = self._picker.pick(room, in_hand) if room > 0 else []
+        for row in rows:
+            with self._lock:
+                self._in_hand.add(row.run_id)
+            pool.submit(self._carry, row)
+        return len(rows)
+
+    def _is_idle(self) -> bool:
+        with self._lock:
+            if self._in_hand:
+                return False
+        return self._picker.is_idle()
+
+    def _carry(self, row: RunRow) -> None:
+        outcome, words = Outcome.INTERRUPTED, "its thread was ended"
+        try:
+            self._tell(Told("taken", row.run_id))
+            outcome, error = self._outcome(row)
+            words = "" if error is None else f"{type(error).__name__}: {error}"
+        finally:
+            self._note(row.run_id, outcome, words)
+
+    def _outcome(self, row: RunRow) -> tuple[Outcome, BaseException | None]:
+        try:
+            submission = self._queue.submission(row)
+        except (Unavailable, Uncertain) as error:
+            return Outcome.INTERRUPTED, error
+        except LedgerError as error:
+            return Outcome.REFUSED, error
+        return carry(self._ledger, submission)
+
+    def _note(self, run_id: str, outcome: Outcome, words: str) -> None:
+        """Note what became of a run; where it still stands in the queue it is left alone for a while."""
+        refused = outcome is Outcome.REFUSED
+        over = outcome in (Outcome.COMPLETED, Outcome.FAILED, Outcome.WAITS, Outcome.REFUSED)
+        if outcome is Outcome.ELSEWHERE or (over and not self._stays(run_id)):
+            self._picker.ended(run_id, elsewhere=not over)
+        else:
+            left_s = self._picker.failed(run_id, refused=refused)
+            words = f"{words}; tried again in {left_s:g} s".removeprefix("; ")
+        with self._lock:
+            self._in_hand.discard(run_id)
+            self.tally.outcomes[outcome] += 1
+        self._tell(Told(outcome.value, run_id, words))
+        self._again.set()
+
+    def _stays(self, run_id: str) -> bool:
+        try:
+            return self._queue.is_queued(run_id)
+        except LedgerError:
+            return True
+
+    def _drain(self, pool: ThreadPoolExecutor) -> None:
+        """Wait for what is in hand, as long as it may take; what is not over then stands where it was."""
+        until = time.monotonic() + self._settings.drain_s
+        pool.shutdown(wait=False, cancel_futures=False)
+        while time.monotonic() < until:
+            with self._lock:
+                if not self._in_hand:
+                    break
+            self._again.wait(min(0.1, max(0.0, until - time.monotonic())))
+            self._again.clear()
+        with self._lock:
+            self.tally.left = len(self._in_hand)
