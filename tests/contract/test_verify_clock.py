@@ -20,10 +20,7 @@ from agent_run_ledger.store import effect_reader, open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.effect_kit import A, E, effects
 from tests.contract.effect_stories import edit, frontier_of, places, rewrite
-from tests.contract.engine_kit import each_engine
 from tests.contract.test_effect_clock import OFF
-
-pytestmark = each_engine
 
 Tree = dict[str, Any]
 

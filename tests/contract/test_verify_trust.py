@@ -22,12 +22,9 @@ from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.approval_kit import approvals, someone
 from tests.contract.effect_stories import edit, frontier_of, places, rewrite
-from tests.contract.engine_kit import each_engine
 from tests.contract.test_trust_on_record import OFFICERS
 from tests.contract.test_verify_clock import said
 from tests.unit.effects.trust_examples import key
-
-pytestmark = each_engine
 
 E = Event
 Tree = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from agent_run_ledger.adapters.mcp.messages import members
 from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, RunCancelled, Vetoed
-from agent_run_ledger.store.urls import without_secrets
+from agent_run_ledger.kernel.store_urls import without_secrets
 
 NAMESPACE: Final = "agent-run-ledger/"
 """What the keys begin with that the proxy reads and writes in `_meta`."""
