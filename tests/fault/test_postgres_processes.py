@@ -47,7 +47,7 @@ def second(first):
 
 with RunLedger(run_id="r", url=sys.argv[1]) as ledger:
     ledger.add(Step(first, name="first"))
-    ledger.add(Step(second, name="second"))
+    ledger.add(Step(second, name="second", depends_on=("first",)))
     print(ledger.execute(), flush=True)
 """
 
