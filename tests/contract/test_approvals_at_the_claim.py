@@ -21,11 +21,8 @@ from agent_run_ledger.kernel.effects.commands import Approve
 from agent_run_ledger.kernel.effects.record import Transition, transition_bytes, transition_from
 from tests.contract.approval_kit import Approvals, approvals, someone
 from tests.contract.effect_kit import EXE, START_MS, WINDOW_MS
-from tests.contract.engine_kit import each_engine
 from tests.contract.test_trust_on_record import OFFICERS
 from tests.unit.effects.trust_examples import key, public
-
-pytestmark = each_engine
 
 A, E = ActionState, Event
 

@@ -26,10 +26,7 @@ from agent_run_ledger.ledger.authority import (
 from agent_run_ledger.ledger.local_trust import TRUST_NAME, is_local, local_folder
 from tests.contract.approval_kit import KEY_ENDS_MS, Approvals, approvals
 from tests.contract.effect_kit import START_MS
-from tests.contract.engine_kit import each_engine
 from tests.unit.effects.trust_examples import key
-
-pytestmark = each_engine
 
 
 def signed(kit: Approvals) -> bytes:

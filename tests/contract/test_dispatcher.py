@@ -33,11 +33,8 @@ pytestmark = each_engine
 REFUND = Request.json("POST", "/refunds", {"cents": 3000, "order": "17"})
 DONE = Answered(found=Found.EXECUTED, status=201, body_sha256=sha256(b"done").digest(), body=b"done")
 CONFLICT = Answered(found=Found.UNKNOWN, status=409, body_sha256=sha256(b"").digest())
-ENDINGS: dict[str, Report] = {
-    "refused": CONFLICT,
-    "lost": Lost(reason="timeout"),
-    "not sent": NotSent(reason="refused"),
-}
+LOST, NOT_SENT = Lost(reason="timeout"), NotSent(reason="refused")
+ENDINGS: dict[str, Report] = {"refused": CONFLICT, "lost": LOST, "not sent": NOT_SENT}
 
 
 class FakeTarget:

@@ -17,7 +17,6 @@ from agent_run_ledger.kernel.effects.action import Action
 from agent_run_ledger.kernel.effects.states import ARROWS
 from tests.contract.effect_kit import ASKED, DAN, WINDOW_MS, A, E, Kit, effects
 from tests.contract.effect_scratch import Scratch, moved, sized
-from tests.contract.engine_kit import each_engine
 from tests.contract.guard_kit import CASES, F
 from tests.unit.effects.examples import (
     APPROVAL,
@@ -32,8 +31,6 @@ from tests.unit.effects.examples import (
     fencing,
     row,
 )
-
-pytestmark = each_engine
 
 MOMENTS = (Now(BEGIN_MS - 1, BEGIN_MS), Now(BEGIN_MS, BEGIN_MS), Now(MS, PERMIT_END_MS - 1), Now(MS, PERMIT_END_MS))
 MOMENTS += (Now(END_MS - 1, END_MS - 1), Now(END_MS - 1, END_MS), Now(END_MS, END_MS))

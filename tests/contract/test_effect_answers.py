@@ -14,7 +14,7 @@ from agent_run_ledger.kernel.effects.report import Answered, evidence_id
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.effect_kit import EXE, A, Kit, effects
 from tests.contract.effect_stories import edit
-from tests.contract.engine_kit import each_engine
+from tests.contract.engine_kit import each_engine, only_a_file
 from tests.contract.test_dispatcher import CONFLICT, DONE, dispatcher, ready
 
 pytestmark = each_engine
@@ -87,6 +87,7 @@ def test_an_answer_that_the_evidence_is_not_named_after_is_refused_and_nothing_i
         "UPDATE answers SET action_row_id = 7",
     ],
 )
+@only_a_file
 def test_an_answer_that_was_changed_is_named_by_the_auditor(sql: str, tmp_path: Path) -> None:
     with ready() as (kit, view, target):
         dispatcher(kit, target).dispatch(view.action_id)

@@ -11,9 +11,6 @@ import pytest
 from agent_run_ledger import Misuse
 from agent_run_ledger.effects import ActionState, DoubtBy
 from tests.contract.effect_kit import A, E, Kit, effects
-from tests.contract.engine_kit import each_engine
-
-pytestmark = each_engine
 
 
 @pytest.fixture

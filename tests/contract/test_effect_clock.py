@@ -26,7 +26,7 @@ from agent_run_ledger.effects import (
 from agent_run_ledger.kernel.effects.reading import LEAP_MS
 from tests.contract.effect_kit import BOUND_MS, PERMIT_MS, WINDOW_MS, A, E, FakeWitness, Kit, actor, effects
 from tests.contract.effect_scratch import moved
-from tests.contract.engine_kit import each_engine
+from tests.contract.engine_kit import each_engine, only_a_file
 
 pytestmark = each_engine
 
@@ -334,6 +334,7 @@ def test_a_ledger_that_waits_for_an_admission_is_not_helped_by_its_clock(state: 
         assert (type(error), error.code) == (NotAdmitted, f"ledger_{state}")
 
 
+@only_a_file
 def test_a_copy_corrects_no_clock(tmp_path: Path) -> None:
     with effects() as kit:
         kit.propose()

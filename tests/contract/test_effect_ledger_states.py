@@ -14,7 +14,7 @@ from agent_run_ledger.kernel.effects.states import EVENT_NEEDS, LEDGER_TABLE
 from agent_run_ledger.ledger.local_trust import UNSIGNED
 from agent_run_ledger.store import open_sqlite
 from tests.contract.effect_kit import ASKED, FROM, REV, WINDOW_MS, A, E, FakeWitness, Kit, effects
-from tests.contract.engine_kit import each_engine
+from tests.contract.engine_kit import each_engine, only_a_file
 
 pytestmark = each_engine
 
@@ -256,6 +256,7 @@ def test_a_ledger_in_recovery_stays_there_until_it_is_opened_anew(said: Seen) ->
         assert kit.do(E.CLAIM, view).granted_now
 
 
+@only_a_file
 def test_a_witness_that_is_ahead_of_an_older_file_is_noticed_at_the_opening(tmp_path: Path) -> None:
     witness = FakeWitness()
     with effects(witness=witness) as kit:
@@ -274,6 +275,7 @@ def test_a_witness_that_is_ahead_of_an_older_file_is_noticed_at_the_opening(tmp_
             assert copy.status().not_protected == (UNSIGNED,)
 
 
+@only_a_file
 def test_a_copy_that_says_so_opens_in_recovery(tmp_path: Path) -> None:
     with effects() as kit:
         view = kit.reach(A.AVAILABLE)

@@ -11,9 +11,6 @@ import pytest
 from agent_run_ledger import Misuse, Refused, Tampered, Unavailable, Uncertain
 from agent_run_ledger.effects import Event, TargetClass
 from tests.contract.effect_kit import ANN, ASKED, DAN, FROM, WINDOW_MS, A, E, Kit, effects
-from tests.contract.engine_kit import each_engine
-
-pytestmark = each_engine
 
 N, V, I, F_MINUS, F = TargetClass.N, TargetClass.V, TargetClass.I, TargetClass.F_MINUS, TargetClass.F  # noqa: E741
 OP = b"an op id 16 byte"

@@ -26,7 +26,7 @@ from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.telemetry import Prometheus
 from agent_run_ledger.telemetry.exposition import exposition
 from tests.contract.effect_kit import BOB, BOUND_MS, DOES, PERMIT_MS, A, E, FakeWitness, Kit, effects
-from tests.contract.engine_kit import each_engine
+from tests.contract.engine_kit import each_engine, only_a_file
 
 pytestmark = each_engine
 
@@ -110,6 +110,7 @@ def test_what_waits_for_approval_is_counted_while_its_window_is_open(kit: Kit) -
     assert of_effects(kit).waiting_age_s == 0
 
 
+@only_a_file
 def test_the_ledgers_state_is_that_of_store_and_clock(kit: Kit, tmp_path: Path) -> None:
     kit.reach(A.UNRESOLVED)
     assert of_effects(kit).state == "open"

@@ -26,9 +26,15 @@ from agent_run_ledger import (
 )
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
+<<<<<<< HEAD
 from tests.contract.effect_run_kit import Desk, desk, eventually, holding
 from tests.contract.engine_kit import each_engine
 from tests.contract.target_servers import says
+=======
+from tests.contract.effect_run_kit import Desk, desk, eventually
+from tests.contract.engine_kit import each_engine, only_a_file
+from tests.contract.target_servers import Behaviour, answer, says
+>>>>>>> wip-pg
 
 pytestmark = each_engine
 
@@ -272,6 +278,7 @@ def test_asking_for_the_same_effect_again_and_again_is_a_loop() -> None:
         assert (at.sent, at.program("loops").state()) == (1, "quarantined")
 
 
+@only_a_file
 def test_the_quarantine_of_a_run_that_loops_with_an_effect_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     from agent_run_ledger.store.sqlite_writer import SqliteWriter
 

@@ -10,8 +10,13 @@ import pytest
 
 from agent_run_ledger import EffectPending, Refused
 from agent_run_ledger.cli.main import main
+<<<<<<< HEAD
 from tests.contract.effect_run_kit import APPROVER, desk
 from tests.contract.engine_kit import each_engine
+=======
+from tests.contract.effect_run_kit import desk
+from tests.contract.engine_kit import each_engine, only_a_file
+>>>>>>> wip-pg
 from tests.contract.target_servers import says
 
 pytestmark = each_engine
@@ -20,6 +25,7 @@ hang_up = says(b"")
 
 
 @pytest.mark.parametrize("sent", [False, True])
+@only_a_file
 def test_a_call_that_waits_is_shown_as_waiting_with_the_policy_that_it_waits_for(
     sent: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +51,7 @@ def test_a_call_that_waits_is_shown_as_waiting_with_the_policy_that_it_waits_for
         assert [(one["policy"], one["policy_sha256"]) for one in untold["effects"]] == [("", digest)]
 
 
+@only_a_file
 def test_what_a_waiting_call_says_to_do_names_the_store() -> None:
     with desk(hang_up) as at:
         for code in ("approvals show", "effects show"):

@@ -27,7 +27,7 @@ from agent_run_ledger.runs.effect_calls import EffectCall
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.targets import http
 from tests.contract.effect_run_kit import APPROVER, REVOKER, desk, eventually
-from tests.contract.engine_kit import each_engine
+from tests.contract.engine_kit import each_engine, only_a_file
 from tests.contract.target_servers import answer, says
 
 pytestmark = each_engine
@@ -355,6 +355,7 @@ def test_an_ordinary_function_is_called_once_with_what_was_approved() -> None:
         assert done == [{"to": "ann", "lines": ["a", "b"]}]
 
 
+@only_a_file
 def test_four_commits_are_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     from agent_run_ledger.store.sqlite_writer import SqliteWriter
 

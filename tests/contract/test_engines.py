@@ -85,6 +85,16 @@ def test_a_statement_takes_as_many_values_on_both_engines(half: str) -> None:
     assert differing == set()
 
 
+@pytest.mark.parametrize("half", FILES)
+def test_a_conditional_statement_asks_what_its_twin_asks(half: str) -> None:
+    """What changes rows is the same text on both, but for what SQL has in two ways."""
+    sqlite, postgres = (statements(name) for name in FILES[half])
+    for name in set(sqlite) & set(postgres):
+        if sqlite[name].startswith("UPDATE") and name != "update_meta":
+            twin = sqlite[name].replace("generation IS ?", "generation IS NOT DISTINCT FROM ?").replace("?", "%s")
+            assert re.sub("x'([0-9a-f]*)'", r"'\1'", twin) == postgres[name], name
+
+
 def test_both_engines_have_the_same_tables_and_columns() -> None:
     tables = _sqlite("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
     assert _lines("table") == tables

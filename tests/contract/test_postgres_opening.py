@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from agent_run_ledger import EffectLedger, RunLedger
+from agent_run_ledger.effects import Sample
 from agent_run_ledger.errors import Forked, LedgerError, Misuse, Refused, Unavailable
+from agent_run_ledger.ledger.effect_time import time_of
 from agent_run_ledger.store import open_store, without_secrets
 from agent_run_ledger.store.postgres import connect, place_of
 from agent_run_ledger.store.postgres_pool import ReadingPool
@@ -90,7 +92,10 @@ def test_many_who_make_one_store_at_once_make_one(url: str) -> None:
 
 
 def test_wrong_credentials_are_refused(postgres: Cluster, database: str) -> None:
-    error = _refused(postgres.url(database, password="another s3cret"), "another")
+    user = f"ann_{database}"
+    postgres.run(f"CREATE ROLE {user} LOGIN PASSWORD 'right'")
+    error = _refused(postgres.url(database, user=user, password="another s3cret"), "another")
+    postgres.run(f"DROP ROLE {user}")
     assert (type(error), error.code) == (Refused, "login_refused")
     assert "check user and password" in error.hint
 
@@ -299,6 +304,7 @@ _PARENT = os.getpid()
 
 _HOLDER = """
 import sys
+from agent_run_ledger.ledger.effect_time import time_of
 from agent_run_ledger.store import open_store
 store = open_store(sys.argv[1], create=False)
 lock = store.lock_run("r")
@@ -327,6 +333,25 @@ def test_a_live_run_is_known_to_other_processes_until_its_process_is_killed(url:
     assert lock is not None
     lock.release()
     store.close()
+
+
+def test_effects_are_judged_by_the_clock_of_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_postgres(url, create=True, authority=True).close()
+    monkeypatch.setattr("time.time_ns", lambda: 0)
+    store = open_postgres(url, create=False)
+    here = time_of(store).sample()
+    assert here.wall_ms > 1_700_000_000_000
+    within = store.transact(op(), lambda tx: (tx.now_ms, time_of(store).sample().wall_ms))
+    assert within[0] <= within[1]
+    assert time_of(store, given=Given()).sample().wall_ms == 7
+    store.close()
+
+
+class Given:
+    """A time source that somebody gave."""
+
+    def sample(self) -> Sample:
+        return Sample(wall_ms=7, uptime_ms=7, boot="b")
 
 
 def test_a_ledger_is_named_by_a_path_or_a_url(postgres: Cluster, url: str) -> None:

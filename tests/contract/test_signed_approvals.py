@@ -22,7 +22,7 @@ from agent_run_ledger.keys import seal, verify
 from agent_run_ledger.ledger.local_trust import LOCAL, UNSIGNED, local_folder
 from tests.contract.approval_kit import DISPLAY, KEY_ENDS_MS, NONCE, REQUEST, Approvals, approvals
 from tests.contract.effect_kit import ANN, BOB, WINDOW_MS, Kit, effects
-from tests.contract.engine_kit import each_engine
+from tests.contract.engine_kit import each_engine, only_a_file
 from tests.unit.effects.trust_examples import key
 
 pytestmark = each_engine
@@ -213,6 +213,7 @@ def test_what_is_on_record_is_told_also_when_its_policy_is_gone() -> None:
         assert kit.code(lambda: kit.asked("refund:18")) == "unknown_policy"
 
 
+@only_a_file
 def test_the_status_says_that_keys_beside_the_database_protect_little() -> None:
     with approvals() as kit:
         assert LOCAL not in kit.ledger.status().not_protected

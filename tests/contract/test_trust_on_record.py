@@ -19,7 +19,7 @@ from agent_run_ledger.store.effect_reader import RowEffectReader
 from agent_run_ledger.testing import check_ledger
 from tests.contract.approval_kit import Approvals, approvals
 from tests.contract.effect_kit import FakeWitness
-from tests.contract.engine_kit import each_engine
+from tests.contract.engine_kit import each_engine, only_a_file
 from tests.unit.effects.trust_examples import key
 
 pytestmark = each_engine
@@ -193,6 +193,7 @@ def test_the_first_one_counts_by_the_clock_of_the_ledger() -> None:
         assert lines(kit) == []
 
 
+@only_a_file
 def test_a_copy_is_under_none_and_grants_nothing(tmp_path: Path) -> None:
     with approvals() as kit:
         view = kit.asked()
@@ -212,6 +213,7 @@ def test_a_copy_is_under_none_and_grants_nothing(tmp_path: Path) -> None:
         check_ledger(path)
 
 
+@only_a_file
 def test_an_older_file_that_is_put_back_is_under_the_older_one() -> None:
     """Without a witness an older database is not noticed; beside the later trust file it is."""
     with approvals(kept=False) as kit:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 TARGETS = {
+    "postgres",
     "help",
     "demo",
     "test",

@@ -13,6 +13,7 @@ import pytest
 
 LAYERS = "layers"
 ONE_OPENER = "one opener"
+ONE_CONNECTOR = "one connector"
 ONE_SQLITE = "one SQLite"
 FRAMEWORKS = "frameworks stay outside"
 MONITORING = "monitoring stays in telemetry"
@@ -32,6 +33,8 @@ BREAKS = [
     (LAYERS, "newcomer.py", "x = 1"),  # a top-level module that has no place in the layers
     (ONE_OPENER, "runs/__init__.py", "import apsw"),
     (ONE_OPENER, "cli/__init__.py", "def later():\n    import apsw"),
+    (ONE_CONNECTOR, "runs/__init__.py", "import psycopg"),
+    (ONE_CONNECTOR, "cli/__init__.py", "def later():\n    from psycopg import sql"),
     (ONE_SQLITE, "store/__init__.py", "import sqlite3"),
     (FRAMEWORKS, "codecs/__init__.py", "import pydantic"),
     (FRAMEWORKS, "runs/__init__.py", "def later():\n    import openai"),
@@ -75,7 +78,7 @@ def test_every_contract_is_broken_by_a_case(root: Path) -> None:
 def test_the_tree_as_it_is_keeps_every_contract(root: Path, tmp_path: Path) -> None:
     _copy(root, tmp_path)
     verdicts = _verdicts(tmp_path)
-    assert "5 kept, 0 broken" in verdicts, verdicts
+    assert "6 kept, 0 broken" in verdicts, verdicts
 
 
 @pytest.mark.parametrize(("contract", "module", "line"), BREAKS)

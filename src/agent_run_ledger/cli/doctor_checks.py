@@ -20,7 +20,7 @@ from agent_run_ledger.cli.version import versions
 from agent_run_ledger.cli.words import counted, leaves_words, size_words
 from agent_run_ledger.errors import LedgerError, Tampered
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.store.urls import is_url
+from agent_run_ledger.kernel.store_urls import is_url
 
 if TYPE_CHECKING:
     from agent_run_ledger.store import AnyStore, StoreStats

@@ -7,7 +7,7 @@ import re
 import shlex
 
 from agent_run_ledger.cli.settings import DB_VARIABLE, DEFAULT_DB, Setting
-from agent_run_ledger.store.urls import is_url
+from agent_run_ledger.kernel.store_urls import is_url
 
 MAX_CANDIDATES = 3
 _COMMAND = re.compile(

@@ -29,14 +29,14 @@ class Setting:
     @property
     def shown(self) -> str:
         """The value as people may see it: the URL of a store without its password."""
-        from agent_run_ledger.store.urls import without_secrets
+        from agent_run_ledger.kernel.store_urls import without_secrets
 
         return without_secrets(self.value)
 
 
 def db_setting(flag: str | None = None) -> Setting:
     """Return the path or the URL of the store; a path in the TOML file is relative to that file."""
-    from agent_run_ledger.store.urls import is_url
+    from agent_run_ledger.kernel.store_urls import is_url
 
     if flag is not None:
         return Setting(value=flag, source="--db")

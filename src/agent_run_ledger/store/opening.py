@@ -6,10 +6,10 @@ import os
 from typing import Protocol
 
 from agent_run_ledger.errors import Misuse, Refused
+from agent_run_ledger.kernel.store_urls import is_url, without_secrets
 from agent_run_ledger.ports import Clock, Entropy, Store
 from agent_run_ledger.store.sqlite import Durability
 from agent_run_ledger.store.sqlite_store import WAIT_S, Copied, SqliteStore, open_sqlite, stored_durability
-from agent_run_ledger.store.urls import is_url, without_secrets
 
 
 class AnyStore(Store, Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import closing
 
 import psycopg
 
@@ -56,12 +55,16 @@ class SharedPostgres:
         if self._writer is not None:
             return
         try:
-            with closing(connect(self.place)) as connection:
+            connection = connect(self.place)
+            try:
                 self.created_here = create and self._make(connection)
                 self.meta = recognise(connection, self.place.location)
+            except BaseException:
+                connection.close()
+                raise
         except psycopg.Error as error:
             raise translated(error, self.place.location) from error
-        self._writer = PostgresWriter(self.place, self.log_id, self._clock)
+        self._writer = PostgresWriter(self.place, self.log_id, self._clock, connection)
 
     @property
     def log_id(self) -> bytes:

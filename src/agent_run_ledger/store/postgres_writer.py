@@ -35,21 +35,22 @@ _WARNING = "WARNING"
 class PostgresWriter:
     """See ports.Store.transact. Threads are served in the order they come, processes by the row lock on the head.
 
-    The connection is opened at the first use, and anew after it was lost.
+    The connection is the one that the store was opened with, and a new one after it was lost.
     """
 
-    def __init__(self, place: Place, log_id: bytes, clock: Clock | None) -> None:
+    def __init__(self, place: Place, log_id: bytes, clock: Clock | None, connection: Connection) -> None:
         self.log_id = log_id
         self.lock = _turns.of(log_id)
         self._place = place
         self._clock = clock
         self._q = statements(QUERIES_FILE)
-        self._connection: Connection | None = None
+        self._connection: Connection | None = connection
         self._warnings: list[str] = []
         self._seen = 0
         self._read = 0, 0.0
         self._closed = False
         self._pid = os.getpid()
+        connection.add_notice_handler(self._note)
 
     def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
         """See ports.Store.transact."""
