@@ -26,15 +26,9 @@ from agent_run_ledger import (
 )
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.targets import http
-<<<<<<< HEAD
 from tests.contract.effect_run_kit import Desk, desk, eventually, holding
-from tests.contract.engine_kit import each_engine
-from tests.contract.target_servers import says
-=======
-from tests.contract.effect_run_kit import Desk, desk, eventually
 from tests.contract.engine_kit import each_engine, only_a_file
-from tests.contract.target_servers import Behaviour, answer, says
->>>>>>> wip-pg
+from tests.contract.target_servers import says
 
 pytestmark = each_engine
 

@@ -10,13 +10,8 @@ import pytest
 
 from agent_run_ledger import EffectPending, Refused
 from agent_run_ledger.cli.main import main
-<<<<<<< HEAD
 from tests.contract.effect_run_kit import APPROVER, desk
-from tests.contract.engine_kit import each_engine
-=======
-from tests.contract.effect_run_kit import desk
 from tests.contract.engine_kit import each_engine, only_a_file
->>>>>>> wip-pg
 from tests.contract.target_servers import says
 
 pytestmark = each_engine

@@ -17,12 +17,7 @@ from agent_run_ledger.kernel.effects.reading import LEAP_MS, Sample
 from agent_run_ledger.store import effect_reader, open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.effect_kit import A, E, effects
-<<<<<<< HEAD
 from tests.contract.effect_stories import Change, edit, forge_record, forge_words, places, problems_of, rewrite
-from tests.contract.engine_kit import each_engine
-=======
-from tests.contract.effect_stories import edit, frontier_of, places, rewrite
->>>>>>> wip-pg
 from tests.contract.test_effect_clock import OFF
 
 Tree = dict[str, Any]

@@ -20,12 +20,7 @@ from agent_run_ledger.kernel.effects.trust_change import trust_change_mac
 from agent_run_ledger.store import open_sqlite
 from agent_run_ledger.testing import LedgerBroken, check_ledger
 from tests.contract.approval_kit import approvals, someone
-<<<<<<< HEAD
 from tests.contract.effect_stories import Change, edit, forge_record, places, problems_of, rewrite
-from tests.contract.engine_kit import each_engine
-=======
-from tests.contract.effect_stories import edit, frontier_of, places, rewrite
->>>>>>> wip-pg
 from tests.contract.test_trust_on_record import OFFICERS
 from tests.unit.effects.trust_examples import key
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from agent_run_ledger.errors import LedgerError
@@ -33,6 +33,10 @@ class RunQueue:
     def waiting(self, *, after_row_id: int = 0, limit: int) -> list[RunRow]:
         """Return runs that were begun and are suspended, oldest first."""
         return self._reader().waiting(self.name, after_row_id=after_row_id, limit=limit)
+
+    def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """See ports.Store.on_submitted; of any queue."""
+        return self._opened.context().store.on_submitted(tell)
 
     def is_live(self, run_id: str) -> bool:
         """Return whether somebody works on a run now, in any process."""

@@ -443,6 +443,13 @@ class Store(Protocol):
         """
         ...
 
+    def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Call `tell`, from whichever thread, soon after a run was submitted in any process; return what ends that.
+
+        A store that hears nothing must call nothing: who waits for runs must look by himself too.
+        """
+        ...
+
     def close(self) -> None:
         """Release the store; a second call does nothing."""
         ...

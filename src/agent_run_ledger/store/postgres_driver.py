@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, cast
 
@@ -62,6 +62,10 @@ class Connection(Protocol):
     def transaction(self) -> AbstractContextManager[object]: ...  # noqa: D102
 
     def add_notice_handler(self, callback: Callable[[psycopg.errors.Diagnostic], None], /) -> None: ...  # noqa: D102
+
+    def notifies(  # noqa: D102
+        self, *, timeout: float | None = None, stop_after: int | None = None
+    ) -> Iterator[object]: ...
 
     def fileno(self) -> int: ...  # noqa: D102
 

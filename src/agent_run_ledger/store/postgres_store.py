@@ -11,6 +11,7 @@ from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
 from agent_run_ledger.store.postgres import place_of
+from agent_run_ledger.store.postgres_listener import RunListener
 from agent_run_ledger.store.postgres_shared import SharedPostgres, check_owner, postgres_registry
 from agent_run_ledger.store.postgres_tx import PostgresTx
 from agent_run_ledger.store.postgres_writer import PostgresWriter
@@ -137,6 +138,11 @@ class PostgresStore:
     def is_run_live(self, run_id: str) -> bool:
         """See ports.Store.is_run_live. A read-only store may ask too."""
         return self._open().locks().is_run_live(run_id)
+
+    def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """See ports.Store.on_submitted. On a connection and a thread of its own."""
+        self._open()
+        return RunListener(self._shared.place, tell).close
 
     def grant_authority(self) -> bool:
         """Let this store hold effects, with a leaf that says so; False when it already could."""

@@ -89,6 +89,10 @@ class PostgresTx(RowTx):
         except psycopg.Error as error:
             raise self.fail(self.meant(error)) from error
 
+    def announce(self) -> None:
+        """See RowTx.announce: the server tells it to who listens, after the commit."""
+        self.fetch(self._q["announce_run"], ())
+
     def add_record(self, run_row_id: int, record: Record, change: Change) -> int:
         """See ports.Tx.add_record."""
         self._recorded.append(f"{record.name!r}, occurrence {record.occurrence}")

@@ -130,6 +130,8 @@ class RowTx(ABC):
             if self.breaks_unique(error):
                 raise self.fail(Refused(f"there is already a run {run_id!r}", code="run_exists")) from error
             raise
+        if queue is not None:
+            self.announce()
         return RunRow(
             row_id=row_id,
             run_uid=run_uid,
@@ -145,6 +147,10 @@ class RowTx(ABC):
             forked_from_row_id=forked_from_row_id,
             queue=queue,
         )
+
+    def announce(self) -> None:
+        """Let workers elsewhere hear of it, once this transaction has committed, where an engine can tell them."""
+        return
 
     def update_run(
         self,

@@ -281,6 +281,11 @@ class SqliteStore:
         """See ports.Store.is_run_live. A read-only store may ask too."""
         return self._open().sidecar().is_run_live(run_id)
 
+    def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """See ports.Store.on_submitted. Nobody tells of a file: it calls nothing."""
+        self._open()
+        return lambda: None
+
     def grant_authority(self) -> bool:
         """Let this store hold effects, with a leaf that says so; False when it already could.
 

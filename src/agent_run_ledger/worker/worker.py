@@ -102,6 +102,7 @@ class Worker:
         """
         pause_s = _TROUBLE_S[0]
         pool = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="run")
+        deaf = self._queue.on_submitted(self._again.set)
         try:
             while not self._stopping:
                 self._again.clear()
@@ -117,6 +118,7 @@ class Worker:
                     self._again.wait(pause_s)
                     pause_s = min(2 * pause_s, _TROUBLE_S[1])
         finally:
+            deaf()
             self._drain(pool)
         return self.tally
 

@@ -8,13 +8,8 @@ from typing import Any, Final, cast
 
 from agent_run_ledger.adapters.effects import state_of
 from agent_run_ledger.adapters.mcp.messages import members
-<<<<<<< HEAD
 from agent_run_ledger.errors import EffectPending, LedgerError, RunCancelled, Vetoed
-from agent_run_ledger.store.urls import without_secrets
-=======
-from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPending, LedgerError, RunCancelled, Vetoed
 from agent_run_ledger.kernel.store_urls import without_secrets
->>>>>>> wip-pg
 
 NAMESPACE: Final = "agent-run-ledger/"
 """What the keys begin with that the proxy reads and writes in `_meta`."""

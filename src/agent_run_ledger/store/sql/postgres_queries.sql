@@ -293,6 +293,12 @@ SELECT to_regnamespace('agent_run_ledger') IS NOT NULL, to_regclass('agent_run_l
 -- Who makes a store in this database keeps others from it until its transaction ends: "arl1" as a number.
 SELECT pg_catalog.pg_advisory_xact_lock(1634886705);
 
+-- name: announce_run
+SELECT pg_catalog.pg_notify('agent_run_ledger', '');
+
+-- name: listen
+LISTEN agent_run_ledger;
+
 -- name: try_lock_run
 SELECT pg_catalog.pg_try_advisory_lock(%s);
 
