@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.contract.engine_kit import at_server
 from tests.services.postgres import MISSING, Cluster, find_bin, running
 
 pytest_plugins = ["tests.house.skips", "tests.house.parts", "pytester"]
@@ -43,3 +44,13 @@ def postgres() -> Iterator[Cluster]:
         pytest.skip(MISSING)
     with running() as cluster:
         yield cluster
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the stores of kits be in a file, or at a server. See engine_kit.each_engine."""
+    if request.param == "sqlite":
+        yield
+        return
+    with at_server(request.getfixturevalue("postgres")):
+        yield

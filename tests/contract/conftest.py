@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import RunLedger
-from tests.contract.engine_kit import at_server
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -22,16 +21,6 @@ def db(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[pathl
     name = cluster.new_database()
     yield cluster.url(name)
     cluster.drop(name)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the stores of kits be in a file, or at a server. See engine_kit.each_engine."""
-    if request.param == "sqlite":
-        yield
-        return
-    with at_server(request.getfixturevalue("postgres")):
-        yield
 
 
 @pytest.fixture

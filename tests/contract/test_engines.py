@@ -137,7 +137,7 @@ def test_a_new_store_is_what_the_list_of_its_parts_says(connection: Connection) 
 
 def test_the_server_understands_every_statement(connection: Connection) -> None:
     for name, sql in statements(QUERIES_FILE, EFFECTS_FILE).items():
-        if not re.sub(r"(?m)^--.*\n", "", sql).startswith(("BEGIN", "COMMIT", "ROLLBACK", "SET", "VACUUM")):
+        if not re.sub(r"(?m)^--.*\n", "", sql).startswith(("BEGIN", "COMMIT", "ROLLBACK", "SET", "VACUUM", "LISTEN")):
             places = iter(range(1, 100))
             numbered = re.sub("%s", lambda _, places=places: f"${next(places)}", sql)
             connection.execute(f"PREPARE p_{name} AS {numbered}", prepare=False)
@@ -150,6 +150,8 @@ def test_the_server_understands_every_statement(connection: Connection) -> None:
         ("select_row_ids_in_state", "actions_inbox"),
         ("select_action_records", "action_records_of"),
         ("select_result_keys", "records_result"),
+        ("select_queued", "runs_queued"),
+        ("select_waiting", "runs_waiting"),
         ("select_other_ids", "records_other"),
         ("select_usages", "records_usage"),
         ("select_forks", "runs_forked"),

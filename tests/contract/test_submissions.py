@@ -19,24 +19,29 @@ from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.runs.run import Run
 from agent_run_ledger.testing import check_ledger
+from tests.contract.engine_kit import each_engine, new_place, only_a_file
 from tests.contract.run_kit import leaves_of, records_of, report_of, row_of
 from tests.contract.store_kit import quick_folder
 
 EDITOR = Path(__file__).parents[1] / "scenario" / "programs" / "edit_rows.py"
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with quick_folder() as made:
-        yield made
-        if (made / "runs.db").exists():
-            check_ledger(made / "runs.db")
+pytestmark = each_engine
 
 
 @pytest.fixture
-def ledger(folder: Path) -> Iterator[RunLedger]:
-    with RunLedger("r1", folder / "runs.db") as made:
+def place(engine: None) -> Iterator[Any]:
+    with quick_folder() as folder:
+        yield new_place(folder, "runs.db")
+
+
+@pytest.fixture
+def ledger(place: Any) -> Iterator[RunLedger]:
+    with RunLedger("r1", place) as made:
         yield made
+        written = made.bind("r1").state is not None
+    if written:
+        check_ledger(place)
 
 
 def code_of(call: Any) -> str:
@@ -176,8 +181,8 @@ def test_a_plain_entry_also_runs_on_a_loop(ledger: RunLedger) -> None:
     assert asyncio.run(job.astart("r1", n=1)) == 2
 
 
-def test_a_budget_is_open_from_the_submission_on(folder: Path) -> None:
-    with RunLedger("r1", folder / "runs.db", budget=Budget(max_calls=1)) as ledger:
+def test_a_budget_is_open_from_the_submission_on(place: Any) -> None:
+    with RunLedger("r1", place, budget=Budget(max_calls=1)) as ledger:
 
         @ledger.step
         def one(n: int) -> int:
@@ -201,7 +206,7 @@ def test_a_run_that_was_cancelled_is_not_in_its_queue(ledger: RunLedger) -> None
     assert code_of(lambda: ledger.entries[0].start("r1")) == "run_cancelled"
 
 
-def test_an_erased_run_cannot_be_begun(ledger: RunLedger, folder: Path) -> None:
+def test_an_erased_run_cannot_be_begun(ledger: RunLedger) -> None:
     ledger.entry(name="job")(lambda n: n)
     ledger.submit("r1", n=1)
     ledger.bind("r1").cancel("not needed")
@@ -220,6 +225,7 @@ def test_a_row_in_a_queue_that_its_start_does_not_name_is_tampered(ledger: RunLe
             ledger.runs_of_queue().submission(replace(row_of(ledger, run_id), queue="other"))
 
 
+@only_a_file
 @pytest.mark.parametrize(("queue", "as_sql"), [(None, "NULL"), ("other", "'other'")])
 def test_a_row_that_was_moved_to_another_queue_is_found(queue: str | None, as_sql: str) -> None:
     with quick_folder() as folder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,19 +17,23 @@ from agent_run_ledger.worker import Told, Worker, WorkerSettings
 from agent_run_ledger.worker.carrying import Outcome
 from agent_run_ledger.worker.picking import ELSEWHERE_S, FIRST_S, LOOK_S, MOST_S, Picker
 from tests.contract.effect_run_kit import desk
+from tests.contract.engine_kit import each_engine, new_place
 from tests.contract.store_kit import quick_folder
 
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with quick_folder() as made:
-        yield made
-        check_ledger(made / "runs.db")
+pytestmark = each_engine
 
 
 @pytest.fixture
-def ledger(folder: Path) -> Iterator[RunLedger]:
-    with RunLedger("r1", folder / "runs.db") as made:
+def place(engine: None) -> Iterator[Any]:
+    with quick_folder() as folder:
+        where = new_place(folder, "runs.db")
+        yield where
+        check_ledger(where)
+
+
+@pytest.fixture
+def ledger(place: Any) -> Iterator[RunLedger]:
+    with RunLedger("r1", place) as made:
         yield made
 
 
@@ -127,11 +131,11 @@ def test_at_most_so_many_at_once(ledger: RunLedger) -> None:
     assert most == [3]
 
 
-def test_a_run_of_another_program_is_left_and_told(ledger: RunLedger, folder: Path) -> None:
+def test_a_run_of_another_program_is_left_and_told(ledger: RunLedger, place: Any) -> None:
     ledger.entry(name="job")(lambda: None)
     ledger.submit("r1")
     told: list[Told] = []
-    with RunLedger(db_path=folder / "runs.db") as other:
+    with RunLedger(db_path=place) as other:
         other.entry(name="else")(lambda: None)
         tally = Worker(other, settings=settings(), tell=told.append).run(until_idle=True)
     assert tally.outcomes == {Outcome.REFUSED: 1}
@@ -140,11 +144,11 @@ def test_a_run_of_another_program_is_left_and_told(ledger: RunLedger, folder: Pa
     assert done(ledger) == {"completed": 1}
 
 
-def test_who_is_live_elsewhere_is_not_waited_for(ledger: RunLedger, folder: Path) -> None:
+def test_who_is_live_elsewhere_is_not_waited_for(ledger: RunLedger, place: Any) -> None:
     ledger.entry(name="job")(lambda: 1)
     ledger.submit("r1")
     ledger.submit("r2")
-    with RunLedger(db_path=folder / "runs.db") as other:
+    with RunLedger(db_path=place) as other:
         other.entry(name="job")(lambda: 1)
         with other.run("r1"):  # somebody is at it
             told: list[Told] = []
@@ -353,3 +357,19 @@ def test_a_run_that_waits_for_an_approval_goes_on_when_it_is_granted() -> None:
         working(worker, lambda: ledger.bind("r1").state is RunState.COMPLETED)
         assert (opened.sent, job.start("r1", order=17)) == (1, 201)
         ledger.close()
+
+
+def test_a_worker_at_a_server_hears_of_a_submission(ledger: RunLedger, request: pytest.FixtureRequest) -> None:
+    """It looks but once a minute: what it begins sooner it was told of. Nobody tells of a file."""
+    ledger.entry(name="job")(lambda: 1)
+    ledger.submit("r0")
+    heard = threading.Event()
+    deaf = ledger.runs_of_queue().on_submitted(heard.set)
+    try:
+        at_server = request.node.callspec.params["engine"] == "postgres"
+        assert heard.wait(30 if at_server else 0.05) is at_server  # once, when it begins to listen
+        heard.clear()
+        ledger.submit("r1")
+        assert heard.wait(30 if at_server else 0.05) is at_server
+    finally:
+        deaf()

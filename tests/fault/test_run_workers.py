@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,11 @@ from agent_run_ledger import RunLedger
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.testing import check_ledger
+from tests.contract.engine_kit import each_engine, new_place
 from tests.contract.run_kit import records_of
 from tests.fault import worker_program
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, each_engine]
 
 PROGRAM = "tests.fault.worker_program:ledger"
 ROOT = Path(__file__).parents[2]
@@ -33,10 +35,10 @@ TIMEOUT_S = 120
 class Process:
     """One `arl worker`, whose lines are read as they come."""
 
-    def __init__(self, folder: Path, *options: str, pause_s: float) -> None:
+    def __init__(self, folder: Path, place: Any, *options: str, pause_s: float) -> None:
         environment = {
             **os.environ,
-            "AGENT_RUN_LEDGER_DB": str(folder / "runs.db"),
+            "AGENT_RUN_LEDGER_DB": str(place),
             worker_program.NOTES: str(folder / "notes"),
             worker_program.PAUSE: str(pause_s),
         }
@@ -81,6 +83,7 @@ class Case:
 
     def __init__(self, folder: Path, runs: int) -> None:
         self.folder = folder
+        self.place = new_place(folder, "runs.db")
         self.names = [f"r{number}" for number in range(runs)]
         with self.ledger() as ledger:
             ledger.entry(worker_program.job.plain)
@@ -89,10 +92,10 @@ class Case:
         self.started: list[Process] = []
 
     def ledger(self) -> RunLedger:
-        return RunLedger(db_path=self.folder / "runs.db", create=True)
+        return RunLedger(db_path=self.place, create=True)
 
     def start(self, *options: str, pause_s: float = 0.02) -> Process:
-        process = Process(self.folder, *options, pause_s=pause_s)
+        process = Process(self.folder, self.place, *options, pause_s=pause_s)
         self.started.append(process)
         return process
 
@@ -115,7 +118,7 @@ class Case:
             for name in self.names:
                 results = records_of(ledger, RecordKind.RESULT, run_id=name)
                 assert [one.name for one in results] == ["work"] * worker_program.STEPS + ["run.result"]
-        check_ledger(self.folder / "runs.db")
+        check_ledger(self.place)
 
 
 @contextmanager
