@@ -28,7 +28,7 @@ PACKAGE := $(VENV)/.package-$(call id,pyproject.toml)
 RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --no-input
 
-.PHONY: help demo postgres test test-fast test-adapters adapters lint bench bench-peers mutants campaign docs lock clean
+.PHONY: help demo postgres test test-fast test-adapters adapters lint bench bench-server bench-peers mutants campaign docs lock clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -74,6 +74,9 @@ lint: $(DEV) $(PACKAGE)  ## ruff, mypy strict, pyright strict, import layers
 
 bench: $(PACKAGE)  ## the numbers, as ratios to a bare SQLite floor in the same process (alone on an idle machine)
 	@$(RUN)arl bench $(BENCH_ARGS)
+
+bench-server: $(DEV) $(PACKAGE) postgres  ## a store at PostgreSQL beside a bare loop, on a server of its own
+	@$(RUN)python -m bench.server $(BENCH_SERVER_ARGS)
 
 bench-peers: $(PACKAGE)  ## DBOS, LangGraph and unhinged beside it in one run, each in an environment of its own (6 minutes)
 	@$(RUN)python -m bench.peers $(BENCH_PEERS_ARGS)

@@ -89,16 +89,16 @@ class Cluster:
 
 
 @contextmanager
-def running(**settings: str) -> Iterator[Cluster]:
-    """A cluster in a folder in memory, as a user without rights, on a free port of loopback; gone at the end.
+def running(*, in_memory: bool = True, **settings: str) -> Iterator[Cluster]:
+    """A cluster in a folder in memory, or on a disk, as a user without rights, on a free port of loopback.
 
-    `settings` are those of the server. Only the process that was started here is stopped.
+    `settings` are those of the server. Only the process that was started here is stopped, and all is gone at the end.
     """
     binaries = find_bin()
     if binaries is None:
         raise FileNotFoundError(MISSING)
     memory = "/dev/shm"
-    folder = Path(mkdtemp(prefix="arl-pg-", dir=memory if os.access(memory, os.W_OK) else None))
+    folder = Path(mkdtemp(prefix="arl-pg-", dir=memory if in_memory and os.access(memory, os.W_OK) else None))
     try:
         cluster = _start(binaries, folder, settings)
         try:
