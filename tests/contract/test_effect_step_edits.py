@@ -15,7 +15,7 @@ from tests.contract.effect_run_kit import Desk, desk
 from tests.contract.target_servers import answer, says
 
 A = ActionState
-EVE = Actor("eve", frozenset({Role.APPROVER}))
+DAN = Actor("dan", frozenset({Role.APPROVER}))
 LESS = Request.json("POST", "/refunds", {"order": 17, "cents": 1})
 
 
@@ -36,7 +36,7 @@ def test_the_successor_of_what_was_edited_asks_for_what_people_had_made_of_it() 
     with desk() as at:
         settings = nothing_there(1)
         at.program(**settings).outcome()
-        at.edit(LESS, who=EVE, preconditions=(("invoice state", "open"),))
+        at.edit(LESS, who=DAN, preconditions=(("invoice state", "open"),))
         granted_and_lost(at, "bob", **settings)
         assert at.program(**settings).outcome() == "approval_pending"
         assert at.last().preconditions == (("invoice state", "open"),)
