@@ -64,7 +64,7 @@ test-adapters: adapters  ## the adapters, each with its framework, in the framew
 adapters: $(foreach name,$(ADAPTERS),$(call adapter_env,$(name)))  ## an environment for each framework, pinned and cached
 
 test-fast: $(DEV) $(PACKAGE)  ## the inner loop: unit, contract and house tests (under a minute)
-	@$(RUN)python -m pytest -m "not (slow or fault or campaign)" $(wildcard tests/unit tests/contract tests/house)
+	@$(RUN)python -m pytest -m "not (slow or fault or campaign or server)" $(wildcard tests/unit tests/contract tests/house)
 
 lint: $(DEV) $(PACKAGE)  ## ruff, mypy strict, pyright strict, import layers
 	@echo "lint: ruff" && $(RUN)ruff check . && $(RUN)ruff format --check .

@@ -37,6 +37,16 @@ def shared() -> Path:
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server, by a fixture or by the kind of store that it is run on."""
+    for item in items:
+        given = getattr(item, "callspec", None)
+        kinds = () if given is None else given.params.values()
+        if "postgres" in getattr(item, "fixturenames", ()) or "postgres" in kinds:
+            item.add_marker(pytest.mark.server)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
     """A PostgreSQL server of this run's own; without one on the machine its tests are skipped visibly."""

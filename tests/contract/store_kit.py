@@ -112,7 +112,7 @@ def postgres_backend(cluster: Cluster) -> Iterator[Backend]:
         store = open_postgres(
             cluster.url(databases[name]),
             create=create,
-            clock=clock or SystemClock(),
+            clock=clock,
             entropy=ENTROPY,
             **settings,  # type: ignore[arg-type]
         )

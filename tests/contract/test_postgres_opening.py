@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from agent_run_ledger import EffectLedger, RunLedger
@@ -21,6 +22,7 @@ from agent_run_ledger.store.postgres import connect, place_of
 from agent_run_ledger.store.postgres_pool import ReadingPool
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
 from agent_run_ledger.testing import check_ledger
+from tests.contract.run_kit import until
 from tests.contract.store_kit import ENTROPY, Backend, begin, check_log, do_step, op, postgres_backend
 from tests.services.postgres import Cluster
 from tests.services.relay import relay
@@ -89,6 +91,24 @@ def test_many_who_make_one_store_at_once_make_one(url: str) -> None:
         thread.join()
     assert len(ids) == 6
     assert len(set(ids)) == 1
+
+
+def test_who_makes_a_store_waits_for_who_makes_one(postgres: Cluster, url: str) -> None:
+    made: list[bytes] = []
+
+    def make() -> None:
+        store = open_postgres(url, create=True)
+        made.append(store.log_id)
+        store.close()
+
+    thread = threading.Thread(target=make)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(1634886705)")
+        thread.start()
+        until(lambda: bool(postgres.run("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")))
+        assert made == []
+    thread.join()
+    assert len(made) == 1
 
 
 def test_wrong_credentials_are_refused(postgres: Cluster, database: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.house.skips import unexpected
+from tests.services.postgres import INSTALL, MISSING
+
 PLUGIN = ("-p", "tests.house.skips", "-p", "no:cacheprovider")
 MODULE = """
 import pytest
@@ -44,3 +47,9 @@ def test_a_module_that_skips_itself_is_seen_too(
     pytester.makepyfile("import pytest\npytest.importorskip('no_such_module_at_all')\ndef test_a(): pass\n")
     assert _run(pytester, monkeypatch, root, "1").ret != 0
     assert _run(pytester, monkeypatch, root, "0").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_missing_server_is_no_reason_that_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARL_NO_SKIPS", "1")
+    assert unexpected(MISSING)
+    assert INSTALL in MISSING, "it says what to do"

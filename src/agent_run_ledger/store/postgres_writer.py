@@ -230,8 +230,8 @@ class PostgresWriter:
 
         Before that moment, and by an error that the server answered with, everything was undone. After a lost
         connection the log is asked, behind the lock that the lost transaction would still hold. The question ends with
-        a commit of its own: one that was cut short while it waited for a standby is found here, and is as good as done
-        only when that standby confirms.
+        a commit, and the lock is a write: one that was cut short while it waited for a standby is found here, and is as
+        good as done only when that standby confirms.
         """
         location, connection, leaf = self._place.location, self._connection, committing.leaf
         if leaf is None or (connection is not None and not connection.closed):
@@ -263,7 +263,6 @@ class PostgresWriter:
         if now.size < head.size:
             raise Tampered(f"{location} has {now.size} leaves, and had {head.size}", code="store_replaced")
         landed = bool(connection.execute(q["select_event_by_op"], (leaf.op_id,)).fetchall())
-        connection.execute(q["touch"])
         self._warnings.clear()
         answer = connection.execute(q["commit"], prepare=False)
         if answer.statusmessage != q["commit"]:

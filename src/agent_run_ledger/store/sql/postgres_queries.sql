@@ -14,10 +14,6 @@ COMMIT;
 -- name: rollback
 ROLLBACK;
 
--- name: touch
--- A row version that says what the old one says: its commit is written, synced and confirmed like any other.
-UPDATE head SET time_ms = time_ms WHERE id = 1;
-
 -- name: lock_head
 SELECT size, frontier, epoch, time_ms FROM head WHERE id = 1 FOR UPDATE;
 
