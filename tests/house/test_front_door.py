@@ -11,6 +11,7 @@ import pytest
 
 TARGETS = {
     "postgres",
+    "bench-server",
     "help",
     "demo",
     "test",

@@ -219,7 +219,8 @@ class Tx(Protocol):
     def add_record(self, run_row_id: int, record: Record, change: Change) -> int:
         """Insert `record`, add `change` (whose `mac` must be the record's) to the leaf, return the record id.
 
-        A second RESULT with the same (run, scope, fingerprint, occurrence) must raise Refused("already_recorded").
+        A second RESULT with the same (run, scope, fingerprint, occurrence) must raise Refused("already_recorded"), here
+        or at the end of the transaction.
         """
         ...
 
