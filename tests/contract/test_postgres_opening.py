@@ -23,7 +23,6 @@ from agent_run_ledger.store.postgres import connect, place_of
 from agent_run_ledger.store.postgres_pool import ReadingPool
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
 from agent_run_ledger.testing import check_ledger
-from tests.contract.run_kit import until
 from tests.contract.store_kit import ENTROPY, Backend, begin, begin_in, check_log, do_step, op, postgres_backend
 from tests.services.postgres import Cluster
 from tests.services.relay import relay
@@ -106,7 +105,8 @@ def test_who_makes_a_store_waits_for_who_makes_one(postgres: Cluster, url: str) 
     with psycopg.connect(url) as other:
         other.execute("SELECT pg_advisory_xact_lock(1634886705)")
         thread.start()
-        until(lambda: bool(postgres.run("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")))
+        waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        assert any(postgres.run(waits) for _ in range(500))
         assert made == []
     thread.join()
     assert len(made) == 1
