@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server, by a fixture or by the kind of store that it is run on."""
     for item in items:
         given = getattr(item, "callspec", None)
-        kinds = () if given is None else given.params.values()
+        kinds = () if given is None else [kind for kind in given.params.values() if isinstance(kind, str)]
         if "postgres" in getattr(item, "fixturenames", ()) or "postgres" in kinds:
             item.add_marker(pytest.mark.server)
 

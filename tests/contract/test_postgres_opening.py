@@ -17,13 +17,13 @@ from agent_run_ledger import EffectLedger, RunLedger
 from agent_run_ledger.effects import Sample
 from agent_run_ledger.errors import Forked, LedgerError, Misuse, Refused, Unavailable
 from agent_run_ledger.ledger.effect_time import time_of
+from agent_run_ledger.ports import Tx
 from agent_run_ledger.store import open_store, without_secrets
 from agent_run_ledger.store.postgres import connect, place_of
 from agent_run_ledger.store.postgres_pool import ReadingPool
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
 from agent_run_ledger.testing import check_ledger
-from tests.contract.run_kit import until
-from tests.contract.store_kit import ENTROPY, Backend, begin, check_log, do_step, op, postgres_backend
+from tests.contract.store_kit import ENTROPY, Backend, begin, begin_in, check_log, do_step, op, postgres_backend
 from tests.services.postgres import Cluster
 from tests.services.relay import relay
 
@@ -105,7 +105,8 @@ def test_who_makes_a_store_waits_for_who_makes_one(postgres: Cluster, url: str) 
     with psycopg.connect(url) as other:
         other.execute("SELECT pg_advisory_xact_lock(1634886705)")
         thread.start()
-        until(lambda: bool(postgres.run("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")))
+        waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        assert any(postgres.run(waits) for _ in range(500))
         assert made == []
     thread.join()
     assert len(made) == 1
@@ -317,6 +318,26 @@ def test_a_child_that_comes_back_out_of_its_parents_transaction_commits_nothing(
     assert said.read_text() == "forked"
     do_step(store, row, 1)
     assert check_log(store) == 3
+    store.close()
+
+
+def test_a_child_writes_nothing_into_the_transaction_of_its_parent(url: str) -> None:
+    store = open_postgres(url, create=True)
+
+    def body(tx: Tx) -> None:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                tx.insert_run(run_uid=op(), run_id="child", holder="child")
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        begin_in(tx, "parent")
+
+    store.transact(op(), body)
+    assert store.reader().find_run("child") is None
+    assert store.reader().find_run("parent") is not None
+    assert check_log(store) == 2
     store.close()
 
 
