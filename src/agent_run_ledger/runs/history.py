@@ -10,15 +10,7 @@ from itertools import chain
 from typing import Any, cast
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import (
-    ApprovalPending,
-    EffectPending,
-    Pending,
-    Refused,
-    Unavailable,
-    Unstorable,
-    pending_of,
-)
+from agent_run_ledger.errors import ApprovalPending, EffectPending, Pending, Refused, Unavailable, Unstorable
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.scopes import enclosing_call
 from agent_run_ledger.ports import RecordKey, RunRow, Store, StoredRecord
@@ -282,7 +274,7 @@ class History:
 
     def _waits(self, error: _Error) -> bool:
         """Return whether the error of a call says that it waits: what it waits for may have come since."""
-        return error.kind is RecordKind.ERROR and pending_of(self.error(error.record_id)[0]) is not None
+        return error.kind is RecordKind.ERROR and isinstance(self.error(error.record_id)[0], Pending)
 
     def _did_nothing(self, error: _Error) -> bool:
         """Return whether the error of a call says that nothing happened: ours of these two kinds say so.
