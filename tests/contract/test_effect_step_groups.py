@@ -65,7 +65,9 @@ def states(at: Desk) -> set[tuple[str, str]]:
     """How the runs of the store stand, and why."""
     store = open_sqlite(at.path, create=False)
     try:
-        return {(str(row.state), row.reason) for row in store.reader().list_runs(state=None, before_row_id=None, limit=9)}
+        return {
+            (str(row.state), row.reason) for row in store.reader().list_runs(state=None, before_row_id=None, limit=9)
+        }
     finally:
         store.close()
 
