@@ -66,7 +66,7 @@ class Rows:
             replace(record(1, 8, RecordKind.ABANDONED, "send"), record_id=8 << 16 | 1),
             replace(record(1, 8, RecordKind.ERROR, "send", usage=USAGE), record_id=8 << 16 | 2),
             record(1, 9, RecordKind.DECISION, "release"),
-            record(1, 10, RecordKind.END, ""),
+            record(1, 10, RecordKind.END, "", payload=b'{"reason":"ValueError"}'),
         ]
     )
 
