@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 
 class LedgerError(Exception):
@@ -70,6 +70,21 @@ class Pending(LedgerError):
     code = "pending"
     exit_code = 4
     http_status = 202
+
+
+def pending_of(error: BaseException | None) -> Pending | None:
+    """Return what an error says that it waits for: itself, or the first of a group of nothing but such. Else None."""
+    first: Pending | None = None
+    left = [error]
+    while left:
+        one = left.pop()
+        if isinstance(one, BaseExceptionGroup):
+            left += reversed(cast("BaseExceptionGroup[BaseException]", one).exceptions)
+        elif isinstance(one, Pending):
+            first = first or one
+        else:
+            return None
+    return first
 
 
 class EffectPending(Pending):

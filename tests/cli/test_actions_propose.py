@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger.effects import ActionState, Call, request_bytes
+from agent_run_ledger.effects import ActionState, Actor, Call, Role, request_bytes
 from agent_run_ledger.kernel.effects.display import display_sha256
 from agent_run_ledger.kernel.effects.request import Request
 from agent_run_ledger.testing import check_ledger
@@ -202,9 +202,28 @@ def test_a_successor_has_the_bytes_and_terms_of_the_one_before_unless_it_says(
     assert json.dumps({"n": 2}, separators=(",", ":")).encode() in stored(effects, "k2")
 
 
-def test_a_successor_of_bytes_that_cannot_be_shown_needs_a_file(effects: Effects, ask: Ask, arl: Arl) -> None:
-    from agent_run_ledger.effects import Actor, Role
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ((), (PAY, "i", True)),
+        (("--class", "n"), (PAY, "n", False)),
+        (("--target", "https://new.example"), ("https://new.example", "i", False)),
+    ],
+)
+def test_nobody_said_of_another_target_that_it_refuses_what_is_over(
+    effects: Effects, ask: Ask, tmp_path: Path, named: tuple[str, ...], expected: tuple[str, str, bool]
+) -> None:
+    file = described(tmp_path, method="POST", path="/refunds", json={})
+    asked = ask("propose", file, "--key", "k", *TERMS, "--class", "i", "--checks-expiry").json["action"]
+    with effects.open() as ledger:
+        ledger.reject(Actor("finance", frozenset({Role.APPROVER})), bytes.fromhex(asked["action_id"]))
+    assert ask("successor", "k", *named, "--as", "agent").code == 0
+    with effects.open() as ledger:
+        terms = ledger._store.reader().effects.members("k")[-1].action.terms
+    assert (terms.audience, terms.target_class, terms.checks_expiry) == expected
 
+
+def test_a_successor_of_bytes_that_cannot_be_shown_needs_a_file(effects: Effects, ask: Ask, arl: Arl) -> None:
     view = effects.propose("raw", request=b"\x00", display_sha256=bytes(32))
     with effects.open() as ledger:
         ledger.reject(Actor("finance", frozenset({Role.APPROVER})), view.action_id)

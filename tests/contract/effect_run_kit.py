@@ -123,9 +123,7 @@ class Desk:
         with self.people() as effects:
             sign(effects, action_key, approver)
 
-    def edit(
-        self, request: Request | Call, action_key: str = "refund:17", *, who: Actor = APPROVER, **changes: Any
-    ) -> None:
+    def edit(self, request: Request | Call, action_key: str = "refund:17", **changes: Any) -> None:
         """Let an approver put another request in the place of what is asked for."""
         stored = request_bytes(request)
         with self.people() as effects:
@@ -133,7 +131,7 @@ class Desk:
             terms = effects._action(view.action_id).terms
             same = {field.name: getattr(terms, field.name) for field in fields(terms) if field.name != "request_sha256"}
             intent = Intent(**{**same, "request": stored, "display_sha256": display_sha256(stored), **changes})
-            effects.edit(who, view.action_id, intent)
+            effects.edit(APPROVER, view.action_id, intent)
 
     def follow(self, **changes: Any) -> bytes:
         """Put a later trust file in use, which `changes` make out of the one before; return the one before."""

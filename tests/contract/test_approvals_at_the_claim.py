@@ -168,6 +168,20 @@ def test_what_was_approved_is_not_claimed_with_other_terms(tmp_path: Path) -> No
             assert claimed(kit, writer, view) == "other_terms"
 
 
+@pytest.mark.parametrize("state", [A.CLAIMED, A.UNRESOLVED, A.SUCCEEDED, A.NOT_EXECUTED, A.REVOKED])
+def test_a_row_that_stands_as_available_again_is_not_claimed_again(state: ActionState, tmp_path: Path) -> None:
+    with approvals() as kit:
+        revoked = state is A.REVOKED
+        view = kit.reach(A.AVAILABLE if revoked else state)
+        if revoked:
+            view = kit.move(E.REVOKE, view)
+        with written(kit, tmp_path) as writer:
+            gone = "claim_id claim_key worker claimed_ms opening prepared_ms permit_expires_ms in_doubt_since_ms"
+            rest = ", ".join(f"{column} = NULL" for column in ("generation", *gone.split()))
+            writer.run(f"UPDATE actions SET state = 'available', revoked = 0, prepare_leaf = 0, handed_out = 0, {rest}")
+            assert claimed(kit, writer, view) == "moved_before"
+
+
 def test_what_a_key_approved_is_not_claimed_after_the_trust_file_has_it_no_more() -> None:
     with approvals() as kit:
         view, other = kit.asked("before"), kit.asked("after")

@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import ApprovalPending, EffectPending, Found, Misuse, Opaque, Request, RunLedger
-from agent_run_ledger.effects import ActionState, Role
-from agent_run_ledger.kernel.effects.commands import Actor
+from agent_run_ledger.effects import ActionState
 from agent_run_ledger.kernel.effects.request import Call
 from agent_run_ledger.targets import http
 from tests.contract.effect_run_kit import Desk, desk
 from tests.contract.target_servers import answer, says
 
 A = ActionState
-DAN = Actor("dan", frozenset({Role.APPROVER}))
 LESS = Request.json("POST", "/refunds", {"order": 17, "cents": 1})
 
 
@@ -36,11 +34,11 @@ def test_the_successor_of_what_was_edited_asks_for_what_people_had_made_of_it() 
     with desk() as at:
         settings = nothing_there(1)
         at.program(**settings).outcome()
-        at.edit(LESS, who=DAN, preconditions=(("invoice state", "open"),))
-        granted_and_lost(at, "bob", **settings)
+        at.edit(LESS, preconditions=(("invoice state", "open"),))
+        granted_and_lost(at, "dan", **settings)
         assert at.program(**settings).outcome() == "approval_pending"
         assert at.last().preconditions == (("invoice state", "open"),)
-        at.grant(approver="dan")
+        at.grant(approver="bob")  # who had edited it, and is not who asked for the successor
         assert at.program(**settings).outcome() == "done"
         assert [b'"cents":1,' in one for one in at.server.requests] == [True, True]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from agent_run_ledger import EffectPending, Refused
 from agent_run_ledger.cli.main import main
-from tests.contract.effect_run_kit import APPROVER, desk
+from agent_run_ledger.targets import http
+from tests.contract.effect_run_kit import APPROVER, REVOKER, desk
 from tests.contract.engine_kit import each_engine, only_a_file
 from tests.contract.target_servers import says
 
@@ -65,11 +67,35 @@ def test_what_leads_on_after_a_no_names_the_action_and_the_store() -> None:
     with desk(hang_up) as at:
         at.program().outcome()
         command = f"`arl actions successor {at.last().action_id.hex()} --db {shlex.quote(str(at.path))}`"
-        with pytest.raises(Refused) as other:
-            at.program("another", approval="two").run()
-        assert (other.value.code, command in other.value.hint) == ("other_policy", True)
         with at.people() as effects:
             effects.reject(APPROVER, at.last().action_id)
         with pytest.raises(Refused) as caught:
             at.program().run()
         assert (caught.value.code, command in caught.value.hint) == ("rejected", True)
+
+
+@pytest.mark.parametrize("code", ["other_policy", "unknown_policy", "other_terms"])
+def test_the_command_that_is_told_under_other_terms_asks_for_what_the_program_wants(
+    code: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with desk() as at:
+        monkeypatch.setenv("AGENT_RUN_LEDGER_TRUST", str(at.trust))
+        at.program("another").outcome()
+        wants: dict[str, Any] = {"approval": "two"}
+        if code == "unknown_policy":
+            with at.people() as effects:
+                assert effects.trust is not None
+                left = tuple(one for one in effects.trust.trust.policies if one.name == "two")
+            at.follow(policies=left)
+        if code == "other_terms":
+            wants = {"target": http(at.server.url, idempotency_header="Idempotency-Key")}
+        with pytest.raises((EffectPending, Refused)) as caught:
+            at.program(**wants).run()
+        assert caught.value.code == code
+        with at.people() as effects:
+            effects.revoke(REVOKER, at.last().action_id)
+        command = re.findall(r"`arl (actions successor .*?)`", caught.value.hint)
+        assert main([*shlex.split(command[-1]), "--as", "agent"]) == 0, capsys.readouterr().err
+        for approver in ("bob", "dan")[: at.last().approvals_needed]:
+            at.grant(approver=approver)
+        assert (at.program(**wants).outcome(), at.sent) == ("done", 1)

@@ -90,7 +90,7 @@ def test_two_people_who_sign_it_write_off_and_their_signatures_are_on_record() -
             f'{{"action_id":"{view.action_id.hex()}","action_key":"refund:17",'
             '"asked":{"class":"WriteOff","nobody_can_observe":true},"deciders":["cat","dan"],"epoch":0,"evidence":[],'
             f'"generation":1,"ledger_id":"{status.ledger_id.hex()}","request_sha256":"{view.request_sha256.hex()}",'
-            '"v":1}'
+            '"state":"unresolved","v":1}'
         ).encode()
         assert kept.keys() == {key("cat").key_id, key("dan").key_id}
         for name in ("cat", "dan"):
@@ -147,6 +147,21 @@ def test_what_is_recorded_after_somebody_signed_makes_it_another_decision() -> N
             kit.do(E.WRITE_OFF, view, sign=meanwhile)
         assert getattr(refusal.value, "code", None) == "bad_signature"
         assert kit.look(view).state is A.UNRESOLVED
+
+
+def test_what_was_signed_of_an_action_in_another_state_decides_nothing() -> None:
+    with approvals() as kit:
+        view = kit.reach(A.PREPARED)
+        kept: list[tuple[Signature, ...]] = []
+
+        def keep(decision: bytes) -> tuple[Signature, ...]:
+            kept.append(by("cat", "dan")(decision))
+            return kept[0]
+
+        assert kit.code(lambda: kit.do(E.WRITE_OFF, view, sign=keep)) == "prepared"
+        doubted = kit.move(E.DOUBT, view)
+        assert kit.code(lambda: kit.do(E.WRITE_OFF, doubted, sign=lambda _: kept[0])) == "bad_signature"
+        assert kit.move(E.WRITE_OFF, doubted).state is A.WRITTEN_OFF
 
 
 def test_a_key_that_is_over_signs_no_decision() -> None:

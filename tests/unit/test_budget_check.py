@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import Tampered
-from agent_run_ledger.codecs import encode
 from agent_run_ledger.kernel.counters import Counters
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
@@ -67,7 +66,7 @@ class Rows:
             replace(record(1, 8, RecordKind.ABANDONED, "send"), record_id=8 << 16 | 1),
             replace(record(1, 8, RecordKind.ERROR, "send", usage=USAGE), record_id=8 << 16 | 2),
             record(1, 9, RecordKind.DECISION, "release"),
-            record(1, 10, RecordKind.END, "", payload=encode({"reason": ""})),
+            record(1, 10, RecordKind.END, "", payload=b'{"reason":"ValueError"}'),
         ]
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -57,6 +57,8 @@ Needs = Annotated[
     typer.Option("--needs", metavar="NAME=VALUE", help="What must hold at the target; may come again."),
 ]
 OtherExecutor = Annotated[str | None, typer.Option("--executor", metavar="NAME", help="Another executor.")]
+OtherTarget = Annotated[str | None, typer.Option("--target", metavar="URL", help="Another target, as to propose.")]
+OtherClass = Annotated[TargetClass | None, typer.Option("--class", help="Another class of target, as to propose.")]
 OtherPolicy = Annotated[str | None, typer.Option("--approval", metavar="POLICY", help="Another policy, as to propose.")]
 OtherApprovals = Annotated[int | None, typer.Option("--approvals", metavar="N", min=1, help="Another number of them.")]
 KeyFile = Annotated[
@@ -134,6 +136,8 @@ def propose(
 def successor(
     action: ActionId,
     file: OtherFile = None,
+    target: OtherTarget = None,
+    target_class: OtherClass = None,
     executor: OtherExecutor = None,
     policy: OtherPolicy = None,
     approvals: OtherApprovals = None,
@@ -148,7 +152,8 @@ def successor(
 ) -> None:
     """Propose a new member of a key in the place of one that did not happen, with approvals of its own.
 
-    What is not said stays as it was; the window begins now. Who asks is said as to propose.
+    What is not said stays as it was, but that a receiver refuses what is over: of another one, or one of another class,
+    nobody said so. The window begins now. Who asks is said as to propose.
     """
     from agent_run_ledger.cli.effects_done import hints_about, print_done
     from agent_run_ledger.cli.request_files import read_request
@@ -162,6 +167,9 @@ def successor(
         row = find_action(asked.store, action).action
         request = asked.ledger.request(row.action_id) if given is None else given
         terms = _as_before(asked, row.terms, executor, policy, approvals, given_ms)
+        if target is not None or target_class is not None:
+            audience, kind = target or terms.audience, target_class or terms.target_class
+            terms = replace(terms, audience=audience, target_class=kind, checks_expiry=False)
         with hints_about(row):
             view = asked.ledger.successor(asked.actor, row.action_id, _intent(request, terms))
         print_done(asked, view.action_id, f"proposed as the successor of {row.action_id.hex()}", as_json=as_json)

@@ -152,12 +152,17 @@ class Gate:
     ) -> None:
         """Refuse a claim whose row has other approvals than those on record make, each verified and decided anew.
 
-        So who can write the rows gains nothing without the keys, and a key that the trust file has no more approved
-        nothing. A key counts by the time at which its approval was recorded.
+        So who can write the rows approves nothing without the keys, and a key that the trust file has no more approved
+        nothing. A key counts by the time at which its approval was recorded. What was claimed, revoked or closed by its
+        records is not claimed either: no arrow leads back to `available`.
         """
         row = replace(action, state=ActionState.PROPOSED, approvals=())
         others = tuple(one for one in members if one.action_id != action.action_id)
-        for command in _approvals_on_record(effects, action):
+        for command in _on_record(effects, action):
+            if not isinstance(command, Approve):
+                if not _makes(command, action):
+                    raise _moved_before(action, command)
+                continue
             if not command.approval.signature:
                 raise _approved_by_nobody(action)
             try:
@@ -229,7 +234,8 @@ def _check_end(effects: EffectTx, action: Action, command: Observe | NotExecuted
 def _class_is_signed(effects: EffectTx, action: Action) -> bool:
     """Return whether as many approvers as it needs signed what its audience is taken for, under a trust file."""
     terms = action.terms
-    told = [one.approval for one in _approvals_on_record(effects, action) if one.approval.signature]
+    approved = [one.approval for one in _on_record(effects, action) if isinstance(one, Approve)]
+    told = [one for one in approved if one.signature]
     same = [
         one.principal
         for one in told
@@ -238,21 +244,31 @@ def _class_is_signed(effects: EffectTx, action: Action) -> bool:
     return len(same) >= terms.approvals_needed and not effects.is_before_trust(action.action_id)
 
 
-def _approvals_on_record(effects: EffectTx, action: Action) -> Iterator[Approve]:
-    """Yield the approvals of an action as they were asked for, in the order recorded."""
+def _on_record(effects: EffectTx, action: Action) -> Iterator[Command]:
+    """Yield what was asked for of an action, and what made it, in the order recorded."""
     for stored in effects.transitions(action.action_id):
         try:
-            command = command_from(stored.payload)
+            yield command_from(stored.payload)
         except (ValueError, KeyError, TypeError) as error:
             said = f"a record of action {action.action_id.hex()} cannot be read: {error}"
             raise Tampered(said, code="corrupt") from error
-        if isinstance(command, Approve):
-            yield command
+
+
+def _makes(command: Command, action: Action) -> bool:
+    """Return whether a command made this member: it is proposed, or takes the place of another one."""
+    return isinstance(command, Propose) or (
+        isinstance(command, Edit | Successor) and command.new_action_id == action.action_id
+    )
 
 
 def _approved_by_nobody(action: Action) -> Refused:
     said = f"action {action.action_id.hex()} stands as approved, and the signatures on record do not say so"
     return Refused(said, code="not_signed", hint=f"`arl verify` compares it with the log; {_NO_MORE}")
+
+
+def _moved_before(action: Action, command: Command) -> Refused:
+    said = f"action {action.action_id.hex()} stands as available, and {command.event} is on record of it"
+    return Refused(said, code="moved_before", hint="`arl verify` compares it with the log; nothing leads back there")
 
 
 def _member(members: tuple[Action, ...], action_id: bytes) -> Action:

@@ -11,7 +11,7 @@ from agent_run_ledger.effects.authorizing import check_command, only_narrows
 from agent_run_ledger.effects.trusting import SignedTrust, follow_trust, open_trust
 from agent_run_ledger.effects.verifying import verify_recorded
 from agent_run_ledger.errors import LedgerError
-from agent_run_ledger.kernel.effects import Action
+from agent_run_ledger.kernel.effects import Action, ActionState
 from agent_run_ledger.kernel.effects.commands import Approve
 from agent_run_ledger.kernel.effects.decided import Decision, evidence_before
 from agent_run_ledger.kernel.effects.record import Transition
@@ -170,4 +170,5 @@ def _row_before(written: Transition) -> Action | None:
         return None
     if not isinstance(command, Decision):
         return row
-    return replace(row, evidence=evidence_before(row, command))
+    state = next((one for one in ActionState if one == written.old), row.state)  # a forged record may say anything
+    return replace(row, state=state, evidence=evidence_before(row, command))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import LedgerError, Misuse, Pending, Vetoed
+from agent_run_ledger.errors import LedgerError, Misuse, Vetoed, pending_of
 from agent_run_ledger.kernel.loops import Call, Detector, Glimpse, Level, Verdict, glimpse_of
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.kernel.record import Record, RecordKind
@@ -173,7 +173,7 @@ class Breaker:
 
     def glimpse(self, step: Step[..., Any], identity: CallIdentity, ended: Ending) -> Glimpse | None:
         """Return what will be judged of a call that ended; None for one that is waiting for a decision."""
-        if isinstance(ended.failure, Pending):
+        if pending_of(ended.failure) is not None:
             return None
         given = identity.given
         failure = ended.failure

@@ -10,14 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import (
-    LedgerError,
-    Misuse,
-    Pending,
-    Refused,
-    Superseded,
-    Unavailable,
-)
+from agent_run_ledger.errors import LedgerError, Misuse, Pending, Refused, Superseded, Unavailable, pending_of
 from agent_run_ledger.kernel.digests import fingerprint
 from agent_run_ledger.kernel.scopes import ROOT, call_scope, keyed_scope
 from agent_run_ledger.kernel.states import RunState
@@ -296,8 +289,8 @@ class DynamicSession:
     def close(self, error: BaseException | None) -> LedgerError | None:
         """End the attempt as the body of the run ended, and give it back. Returns what leaving must raise, if anything.
 
-        An Exception makes the run failed (Pending: suspended); what is none (an interrupt, a cancellation) leaves it
-        as it is: the next attempt finds what was open.
+        An Exception makes the run failed (Pending, or a group of nothing but such: suspended); what is none (an
+        interrupt, a cancellation) leaves it as it is: the next attempt finds what was open.
         """
         halted = self._commits.halted or next(iter(self.waiting.values()), None)
         failure = error if error is not None else halted
@@ -336,8 +329,9 @@ class DynamicSession:
             log.warning("run %r is completed; %d recorded results were not asked for", self.run_id, left_over)
         batch = Batch(end_state=RunState.COMPLETED, waits=self._commits.waits)
         if failure is not None:
-            batch.end_state = RunState.SUSPENDED if isinstance(failure, Pending) else RunState.FAILED
-            batch.end_reason = type(failure).__name__
+            waits = pending_of(failure)
+            batch.end_state = RunState.FAILED if waits is None else RunState.SUSPENDED
+            batch.end_reason = type(waits or failure).__name__
         content: dict[str, object] = {
             "dynamic": True,
             "results": {},

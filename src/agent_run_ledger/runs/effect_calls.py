@@ -113,7 +113,7 @@ def carry_out(call: EffectCall) -> Carrying:
         if move is Move.DRIFT:
             raise _drift(call)
         if move in _OTHERS:
-            raise _other(call, members[-1], move)
+            raise _other(call, members[-1], move, terms())
         if move in (Move.APPROVAL, Move.ELSEWHERE, Move.EVIDENCE):
             if time.monotonic() >= until:
                 raise _waits(call, members[-1], move)
@@ -290,10 +290,15 @@ def held_up(name: str, error: Refused, last: EffectMember | None = None) -> Effe
     )
 
 
-def _other(call: EffectCall, last: EffectMember, move: Move) -> Refused | EffectPending:
+def _other(call: EffectCall, last: EffectMember, move: Move, terms: WantedTerms) -> Refused | EffectPending:
     """Return what says that an action of this key is there under other terms. Nothing of it is sent."""
     which = f"action {last.action_id.hex()} of {last.action_key!r}"
-    hint = f"people reject or revoke it, and {_successor(call, last)} proposes it again {_ANEW[move]}"
+    if move is Move.OTHER_TERMS:
+        wanted = {"target": terms.audience, "class": terms.target_class, "executor": terms.executor}
+    else:
+        wanted = {"approval": call.wanted.approval}
+    options = "".join(f" --{name} {shlex.quote(value)}" for name, value in wanted.items())
+    hint = f"people reject or revoke it, and {_successor(call, last, options)} proposes it again as it is wanted"
     error = Refused(f"effect {call.name!r}: {which} {_OTHERS[move]}", code=str(move), hint=hint)
     return error if move is Move.OTHER_POLICY else held_up(call.name, error, last)
 
@@ -302,11 +307,6 @@ _OTHERS: Final = {
     Move.OTHER_POLICY: "was proposed under another policy than the one that this call names",
     Move.UNKNOWN_POLICY: "was proposed under a policy that the trust file has no more",
     Move.OTHER_TERMS: "was proposed for another target, another class of target or another executor",
-}
-_ANEW: Final = {
-    Move.OTHER_POLICY: "under that one",
-    Move.UNKNOWN_POLICY: "under one that it has",
-    Move.OTHER_TERMS: "as it is wanted",
 }
 
 
@@ -323,9 +323,9 @@ def _drift(call: EffectCall) -> Refused:
     )
 
 
-def _successor(call: EffectCall, last: EffectMember) -> str:
-    """Return the command that proposes an action anew."""
-    return f"`arl actions successor {last.action_id.hex()}{_of_store(call)}`"
+def _successor(call: EffectCall, last: EffectMember, options: str = "") -> str:
+    """Return the command that proposes an action anew, with what is to be other than it was."""
+    return f"`arl actions successor {last.action_id.hex()}{options}{_of_store(call)}`"
 
 
 def _of_store(call: EffectCall) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 from agent_run_ledger.errors import (
     Diverged,
     LedgerError,
-    Pending,
     RunCancelled,
     RunQuarantined,
     Uncertain,
+    pending_of,
 )
 from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.record import RecordKind
@@ -184,8 +184,9 @@ class Pipeline:
         if self._stopped:
             pass  # what was decided stands; it is no end of ours
         elif self._failure is not None and not self._running:
-            batch.end_state = RunState.SUSPENDED if isinstance(self._failure, Pending) else RunState.FAILED
-            batch.end_reason = f"step {self._failed_at!r}: {type(self._failure).__name__}"
+            waits = pending_of(self._failure)
+            batch.end_state = RunState.FAILED if waits is None else RunState.SUSPENDED
+            batch.end_reason = f"step {self._failed_at!r}: {type(waits or self._failure).__name__}"
         elif self._left == 0:
             batch.end_state = RunState.COMPLETED
         if batch.end_state is not None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_run_ledger.errors import Pending
+from agent_run_ledger.errors import pending_of
 from agent_run_ledger.kernel.notices import (
     AttemptEnded,
     AttemptOpened,
@@ -231,7 +231,7 @@ class OpenTelemetry:
         )
 
     def _mark_failed(self, span: Span, error: BaseException) -> None:
-        if isinstance(error, Pending):  # nothing is wrong
+        if pending_of(error) is not None:  # nothing is wrong
             return
         span.set_attribute(names.ERROR_TYPE, type_name(error))
         description = str(error) if self._messages else None

@@ -313,7 +313,7 @@ def test_what_holds_a_call_up_is_told_to_who_resumes(office: Office, saver: Any)
         office.live(model, Command(resume=True), saver=saver)
     (waiting,) = office.agent(model, saver).get_state(CONFIG).interrupts
     assert (waiting.value["state"], waiting.value["code"]) == ("held_up", "other_terms")
-    assert "`arl actions successor`" in waiting.value["message"]
+    assert "`arl actions successor " in waiting.value["message"]
     assert (office.ran, office.run_state, office.state) == ([], RunState.SUSPENDED, ActionState.AVAILABLE)
 
 

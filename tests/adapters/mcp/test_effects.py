@@ -207,7 +207,7 @@ def test_a_call_that_is_held_up_says_by_what_and_what_to_do(shop: Shop) -> None:
             said = session.call("place_order", ORDER)
             assert (said["isError"], meta_of(said)["state"], meta_of(said)["code"]) == (True, "held_up", "other_terms")
             assert "another target" in text_of(said)
-            assert "`arl actions successor`" in text_of(said)
+            assert "`arl actions successor " in text_of(said)
             assert "elsewhere" not in text_of(said)
             assert "in a new session" in text_of(said)
         session.end()

@@ -22,10 +22,11 @@ def show_story(output: Path | None, console: Console | None) -> Told:
         sys.stdout.write(json_format.dumps(as_json(told), indent=2) + "\n")
         return told
 
-    def say(words: str = "") -> None:
-        console.print(words, markup=False, highlight=False, soft_wrap=True)
+    def say(words: str = "", *, exact: bool = False) -> None:
+        """Print words, on a terminal folded between them; `exact` for what people copy, or sign."""
+        console.print(words, markup=False, highlight=False, soft_wrap=exact or not console.is_terminal)
 
-    told = tell_story(output, lambda words: say(words + "\n"))
+    told = tell_story(output, lambda words: say(words + "\n", exact="\n" in words))  # lines are those that are signed
     console.print(_table(told))
     say()
     say(f"Refund {told.action_id}: {told.status}, {told.evidence} piece of evidence on record.")
@@ -34,7 +35,7 @@ def show_story(output: Path | None, console: Console | None) -> Told:
     say()
     say("Next:")
     for command in next_commands(told):
-        say(f"  {command}")
+        say(f"  {command}", exact=True)
     return told
 
 

@@ -38,8 +38,8 @@ def deciders(command: Command) -> frozenset[str]:
 def decision_bytes(ledger: Standing, row: Action, command: Decision) -> bytes:
     """Return the RFC 8785 bytes that every decider signs, of a command about `row` as it stands before it.
 
-    `row.evidence` is in it: what is recorded after somebody signed makes it another decision. NotCanonical for text
-    that JSON cannot say.
+    `row.evidence` and `row.state` are in it: a look, a drain or a doubt that is recorded after somebody signed makes it
+    another decision. NotCanonical for text that JSON cannot say.
     """
     asked = cast("dict[str, Json]", to_plain(command))
     evidence: list[Json] = [one.hex() for one in row.evidence]
@@ -55,6 +55,7 @@ def decision_bytes(ledger: Standing, row: Action, command: Decision) -> bytes:
             "generation": row.generation,
             "ledger_id": ledger.ledger_id.hex(),
             "request_sha256": row.terms.request_sha256.hex(),
+            "state": str(row.state),
             "v": DECISION_VERSION,
         }
     )
