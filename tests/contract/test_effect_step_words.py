@@ -63,6 +63,7 @@ def test_what_a_waiting_call_says_to_do_names_the_store() -> None:
         assert drift.value.code == "argument_drift"
 
 
+@only_a_file
 def test_what_leads_on_after_a_no_names_the_action_and_the_store() -> None:
     with desk(hang_up) as at:
         at.program().outcome()
