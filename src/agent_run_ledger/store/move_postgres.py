@@ -1,4 +1,4 @@
-"""A PostgreSQL store as one of the two of a move: made without a leaf, filled in whole transactions, read, discarded."""
+"""A PostgreSQL store as one of the two of a move: made without a leaf, filled in transactions, read, discarded."""
 
 from __future__ import annotations
 

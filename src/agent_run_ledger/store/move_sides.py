@@ -61,7 +61,7 @@ class Side(ABC):
         """Close the connection."""
 
     def pages(self, table: str, *, after: int | None = None) -> Iterator[list[Row]]:
-        """Yield the rows of a table behind a key, in its order: at most PAGE_ROWS, and few above PAGE_BYTES, at once."""
+        """Yield the rows of a table behind a key, in order: at most PAGE_ROWS, and few above PAGE_BYTES, at once."""
         key = _BEFORE_ALL if after is None else after
         bounds = (PAGE_ROWS, PAGE_BYTES) if table in BIG else (PAGE_ROWS,)
         while rows := self.fetch(f"page_{table}", (key, *bounds)):

@@ -101,8 +101,8 @@ def move(
     the same call goes on.
 
     Refused: no_store, runs_live, retired, other_target, target_not_empty, same_store, target_gone, destination_exists,
-    schema_older. NotAdmitted("is_copy"). Unavailable("store_busy") while another process moves it. Tampered("moved_wrong")
-    where the target is not what the source is. Else as open_sqlite and open_postgres.
+    schema_older, move_over. NotAdmitted("is_copy"). Unavailable("store_busy") while another process moves it.
+    Tampered("moved_wrong") where the target is not what the source is. Else as open_sqlite and open_postgres.
     """
     with _at_work(source, target, wait_s, entropy or SystemEntropy()) as work:
         return work.move(check, progress or _tell_nobody)
@@ -120,17 +120,17 @@ def abandon(source: Named, target: Named, *, wait_s: float = WAIT_S, entropy: En
 
 @contextmanager
 def _at_work(source: Named, target: Named, wait_s: float, entropy: Entropy) -> Generator[_Work, None, None]:
-    spots = tuple(_spot(named, wait_s, entropy) for named in (source, target))
-    if spots[0].location == spots[1].location:
-        raise Refused(f"{spots[0].location} is both source and target", code="same_store", hint="name two stores")
-    with closing(spots[0].open()) as store:
+    one, other = _spot(source, wait_s, entropy), _spot(target, wait_s, entropy)
+    if one.location == other.location:
+        raise Refused(f"{one.location} is both source and target", code="same_store", hint="name two stores")
+    with closing(one.open()) as store:
         deadline_s = time.monotonic() + min(wait_s, _LOCK_WAIT_S)
         while (lock := store.lock_run(_LOCK)) is None:  # a server needs a moment to notice that a process died
             if time.monotonic() > deadline_s:
-                raise Unavailable(f"another process moves {spots[0].location}", code="store_busy", hint="is it at work?")
+                raise Unavailable(f"another process moves {one.location}", code="store_busy", hint="is it at work?")
             time.sleep(_NAP_S)
         try:
-            yield _Work(store, *spots, entropy)
+            yield _Work(store, one, other, entropy)
         finally:
             lock.release()
 
@@ -186,7 +186,7 @@ class _Work:
         """See abandon."""
         meta, here = self._look()
         if here.standing is Standing.RETIRED:
-            raise self._retired(here, None)
+            raise refusal(here, self._source.location)
         live_again = here.standing is Standing.MOVING
         if live_again:
             self._store.transact_moving(self._entropy.uuid7(), lambda tx: self._step(tx, here, Standing.LIVE))

@@ -40,9 +40,10 @@ def open_postgres(
     that of the server, which is one for all hosts. Clock, entropy and `wait_s` are those of the first open.
     `moving` is for `arl migrate`, which alone may open what moves or has moved.
 
-    Refused: no_store, foreign_schema, schema_newer, moving, retired, arriving, no_authority, login_refused, no_database, no_permission,
-    pooled_connection, bad_encoding. Tampered: corrupt, schema_changed. Unavailable: unreachable, store_busy, read_only,
-    too_many_connections, server_starting. Misuse: bad_url, bad_settings, server_too_old. No error names a password.
+    Refused: no_store, foreign_schema, schema_newer, moving, retired, arriving, no_authority, login_refused,
+    no_database, no_permission, pooled_connection, bad_encoding. Tampered: corrupt, schema_changed. Unavailable:
+    unreachable, store_busy, read_only, too_many_connections, server_starting. Misuse: bad_url, bad_settings,
+    server_too_old. No error names a password.
     """
     if readonly and create:
         raise Misuse(f"readonly={readonly}, create={create}", code="bad_settings")

@@ -66,7 +66,8 @@ def open_sqlite(
     for `arl migrate`, which alone may open what moves or has moved.
 
     Refused: no_store, foreign_file, hard_linked, commits_left, schema_newer, schema_older (with `readonly` only: a
-    look never upgrades), moving, retired, arriving, no_authority, network_filesystem (with `authority` only). NotAdmitted: is_copy (the same).
+    look never upgrades), moving, retired, arriving, no_authority, network_filesystem (with `authority` only).
+    NotAdmitted: is_copy (the same).
     Tampered: corrupt, schema_changed, emptied. Unavailable: cannot_open, read_only, disk_full, store_busy.
     Misuse: unsupported_platform, sqlite_too_old, settings_differ, bad_settings, bad_path. Forked: see `forks`.
     """

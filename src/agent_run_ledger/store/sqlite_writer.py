@@ -88,9 +88,7 @@ class SqliteWriter:
         """See ports.Store.transact."""
         return self.transact_with(op_id, fn, sync=sync)
 
-    def transact_with(
-        self, op_id: bytes, fn: Callable[[SqliteTx], T], *, sync: bool = True, moving: bool = False
-    ) -> T:
+    def transact_with(self, op_id: bytes, fn: Callable[[SqliteTx], T], *, sync: bool = True, moving: bool = False) -> T:
         """Run one transaction whose `fn` may use what only this store's transactions can do.
 
         Only one of the move itself (`moving`) may write while the store moves, and after that.
