@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from agent_run_ledger import Budget, RunLedger
-from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.runs.steps import Step
+from agent_run_ledger.store import open_store
 from agent_run_ledger.store.urls import is_url
 from tests.contract.agent_kit import Crash
 from tests.contract.effect_stories import Stories
@@ -88,10 +90,23 @@ def live(named: Any) -> bool:
     """Whether a store can be opened for writing and takes a transaction."""
     try:
         pipeline(named, "live?", 1)
-    except LedgerError as error:
-        assert error.code in ("moving", "retired", "arriving", "no_store", "foreign_file"), error
+    except Refused as error:
+        if error.code not in ("moving", "retired", "arriving"):
+            raise
         return False
     return True
+
+
+def store_changes(named: Any) -> list[list[tuple[str, str, str]]]:
+    """What the leaves of the log say of the store, one list for each leaf, without those that say nothing of it."""
+    store = open_store(named, create=False, readonly=True)
+    told = [
+        json.loads(event.envelope)["changes"]
+        for event in store.reader().events(first=0, stop=store.reader().head().size)
+    ]
+    store.close()
+    leaves = [[(one["type"], one["old"], one["new"]) for one in each if one["type"] == "store"] for each in told]
+    return [each for each in leaves if each]
 
 
 def results(named: Any, run_id: str) -> list[str]:

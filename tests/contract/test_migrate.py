@@ -1,4 +1,4 @@
-"""A ledger moves whole, from a file to a server and back: the same rows and proofs, and one store that can be written."""
+"""A ledger moves whole, from a file to a server and back: the same rows and proofs, and one store is live."""
 
 from __future__ import annotations
 
