@@ -101,7 +101,7 @@ def move(
     the same call goes on.
 
     Refused: no_store, runs_live, retired, other_target, target_not_empty, same_store, target_gone, destination_exists,
-    schema_older, move_over. NotAdmitted("is_copy"). Unavailable("store_busy") while another process moves it.
+    move_over. NotAdmitted("is_copy"). Unavailable("store_busy") while another process moves it.
     Tampered("moved_wrong") where the target is not what the source is. Else as open_sqlite and open_postgres.
     """
     with _at_work(source, target, wait_s, entropy or SystemEntropy()) as work:
