@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,19 @@ import pytest
 
 from agent_run_ledger import EffectLedger, LedgerError, RunLedger
 from agent_run_ledger.effects import ActionState
+from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import NotAdmitted, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.ledger.migrate import Moved, abandon_migration, migrate
 from agent_run_ledger.ledger.verify import verify_extends, verify_log
 from agent_run_ledger.store import Standing, is_url, open_sqlite, open_store
 from agent_run_ledger.store.move_sides import BIG, TABLES
-from agent_run_ledger.store.moving import move
+from agent_run_ledger.store.moving import _at_work, move
 from agent_run_ledger.store.statements import statements
 from agent_run_ledger.testing import check_ledger
 from tests.contract.effect_stories import ANN, Ticks, intent
-from tests.contract.move_kit import KEYS, live, make_ledger, pipeline, results, tables_of
+from tests.contract.move_kit import KEYS, live, make_ledger, pipeline, results, store_changes, tables_of
+from tests.contract.run_kit import until
 from tests.contract.store_kit import op, quick_folder
 from tests.services.postgres import Cluster
 
@@ -186,6 +190,7 @@ def test_a_backup_of_a_retired_store_is_retired_too(small: Path, place: Place, f
     copy = open_sqlite(folder / "copy.db", create=False, readonly=True)
     assert verify_log(copy.reader(), is_copy=True, is_retired=True).ok
     copy.close()
+    assert store_changes(folder / "copy.db")[-1] == [("store", "retired", "copy")]
 
 
 def test_a_log_that_retired_its_store_tells_on_one_that_says_it_is_live(small: Path, place: Place) -> None:
@@ -507,3 +512,62 @@ def test_every_column_moves() -> None:
             words = q[name].replace("(", " ").replace(",", " ").replace(")", " ").split()
             start = words.index("SELECT") + 1 if name.startswith("page") else words.index(table) + 1
             assert words[start : start + len(columns)] == columns, name
+
+
+def test_who_waits_for_the_lock_while_the_source_stops_is_refused(place: Place, postgres: Cluster) -> None:
+    """What a transaction knows of the move it reads behind the lock, and not before it waits."""
+    import psycopg
+
+    url = place("server")
+    pipeline(url, "r1")
+    store = open_store(url, create=False)
+    said: list[LedgerError] = []
+
+    def write() -> None:
+        try:
+            store.transact(op(), lambda tx: tx.budgets(1))
+        except LedgerError as error:
+            said.append(error)
+
+    with psycopg.connect(url) as other:
+        other.execute("SELECT 1 FROM agent_run_ledger.head FOR UPDATE")
+        waiting = threading.Thread(target=write)
+        waiting.start()
+        until(lambda: bool(postgres.run("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")))
+        other.execute("INSERT INTO agent_run_ledger.meta VALUES ('move', '1')")
+    waiting.join()
+    store.close()
+    assert [error.code for error in said] == ["moving"]
+
+
+@pytest.mark.parametrize("kind", ["file", "server"])
+def test_a_source_that_retired_has_no_way_back(place: Place, kind: str) -> None:
+    """Whoever read before it retired that it moves is refused by what stands there now."""
+    source, target = place(kind), place("file")
+    pipeline(source, "r1")
+    migrate(source, target)
+    with _at_work(source, target, 5.0, SystemEntropy()) as work:
+        _, here = work._look()
+        before = replace(here, standing=Standing.MOVING)
+        back = lambda tx: work._step(tx, before, Standing.LIVE)  # noqa: E731
+        refused(lambda: work._store.transact_moving(op(), back), "move_over")
+        other = replace(before, move_id=b"o" * 16)
+        again = lambda tx: work._step(tx, other, Standing.RETIRED)  # noqa: E731
+        refused(lambda: work._store.transact_moving(op(), again), "move_over")
+    assert not live(source)
+    assert live(target)
+
+
+@pytest.mark.parametrize("kind", ["file", "server"])
+def test_only_what_is_being_filled_is_taken_away(small: Path, place: Place, kind: str) -> None:
+    target, path = place(kind), place("file")
+    migrate(small, target)
+    with _at_work(small, target, 5.0, SystemEntropy()) as work:
+        _, here = work._look()
+        work._target.discard(here.move_id)
+    assert live(target)
+    pipeline(path, "r1")
+    interrupted(path, other := place(kind), "migrate.chunk")
+    with _at_work(path, other, 5.0, SystemEntropy()) as work:
+        work._target.discard(b"another move's.."[:16])
+    refused(lambda: open_store(other, create=False), "arriving")
