@@ -19,7 +19,7 @@ from tests.contract.store_kit import ENTROPY, postgres_backend
 from tests.services.postgres import Cluster
 
 SQLITE_ONLY = {
-    "sync_full", "sync_normal", "empty_wal", "compact", "create_as", "put_meta", "count_indexed", "select_sizes",
+    "sync_full", "sync_normal", "empty_wal", "compact", "create_as", "select_move", "count_indexed", "select_sizes",
     "select_records_between", "select_oldest_kept", "count_in_flight", "count_kinds", "select_migration_times",
 }  # fmt: skip
 """What only a file needs, and what PostgreSQL asks otherwise."""

@@ -31,8 +31,8 @@ STEPS = (
 )  # fmt: skip
 """The steps of a move, each reached when it is done."""
 
-WITHIN = ("commit.before", "commit.after", "commit.wal.write", "commit.wal.sync", "file.write", "file.sync")
-MOST = {"migrate.chunk": 2, "commit.before": 3, "commit.after": 3, "commit.wal.write": 2, "commit.wal.sync": 2}
+WITHIN = ("commit.before", "commit.after", "commit.wal.write", "commit.wal.sync")
+MOST = {"migrate.chunk": 2, "commit.before": 3, "commit.after": 3}
 CAMPAIGN = int(os.environ.get("ARL_CAMPAIGN", "1"))
 DIRECTIONS = ("file-server", "server-file")
 

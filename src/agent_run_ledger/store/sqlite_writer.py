@@ -15,7 +15,7 @@ from agent_run_ledger.ports import Clock, Tx
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.leaves import Leaf, already_committed, check_op_id, leaf_of, tiles_behind
-from agent_run_ledger.store.moves import move_of, refusal
+from agent_run_ledger.store.moves import Standing, move_of, refusal
 from agent_run_ledger.store.rows import Row, head_from
 from agent_run_ledger.store.sidecar import Sidecar
 from agent_run_ledger.store.sqlite import (
@@ -60,7 +60,6 @@ class SqliteWriter:
         self._wal: Identity | None = None
         self._synced: bool | None = None
         self._closed = False
-        self._moving = False
         self._pid = os.getpid()
 
     def start(self, connection: Connection, fill: Callable[[Connection], None]) -> dict[str, bytes | str | int]:
@@ -105,8 +104,7 @@ class SqliteWriter:
                 raise self._busy()
             if self._closed:
                 raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
-            self._moving = moving
-            return self._pass_turnstile(self._open_cursor(), op_id, fn, sync)
+            return self._pass_turnstile(self._open_cursor(), op_id, fn, sync, moving)
         except apsw.Error as error:
             raise translated(error, self._place.location) from error
         finally:
@@ -174,11 +172,13 @@ class SqliteWriter:
             except RuntimeError:
                 pass
 
-    def _pass_turnstile(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
+    def _pass_turnstile(
+        self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool, moving: bool
+    ) -> T:
         try:
             if not self._sidecar.enter(self._place.wait_s):
                 raise self._busy()
-            return self._transact(cursor, op_id, fn, sync)
+            return self._transact(cursor, op_id, fn, sync, moving)
         finally:
             self._sidecar.leave()  # also after an interrupt in `enter`: nobody else of this process can be inside
 
@@ -210,13 +210,14 @@ class SqliteWriter:
             self._sidecar.leave()
         return self._empty_wal(cursor)
 
-    def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
+    def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool, moving: bool) -> T:
         q, location = self._q, self._place.location
         self._set_sync(cursor, sync)
         try:
             cursor.execute(q["begin"])
             head = head_from(cursor.execute(q["select_head"]).fetchall(), location)
-            self._check_not_moved(cursor)
+            if not moving:
+                self._check_not_moved(cursor)
             now_ms = max(self._clock.now_ms(), head.time_ms)
             self._tx = tx = SqliteTx(
                 cursor, q, location=location, now_ms=now_ms, leaf_index=head.size, epoch=head.epoch
@@ -246,7 +247,7 @@ class SqliteWriter:
 
     def _check_not_moved(self, cursor: Cursor) -> None:
         found = cursor.execute(self._q["select_move"]).fetchall()
-        if found and found[0][0] != 0 and not self._moving:
+        if found and found[0][0] != Standing.LIVE:
             meta: dict[str, Any] = dict(cursor.execute(self._q["select_meta"]).fetchall())
             raise refusal(move_of(meta, self._place.location), self._place.location)
 
