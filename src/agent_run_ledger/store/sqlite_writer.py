@@ -172,9 +172,7 @@ class SqliteWriter:
             except RuntimeError:
                 pass
 
-    def _pass_turnstile(
-        self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool, moving: bool
-    ) -> T:
+    def _pass_turnstile(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool, moving: bool) -> T:
         try:
             if not self._sidecar.enter(self._place.wait_s):
                 raise self._busy()
