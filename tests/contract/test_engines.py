@@ -19,9 +19,9 @@ from tests.contract.store_kit import ENTROPY, postgres_backend
 from tests.services.postgres import Cluster
 
 SQLITE_ONLY = {
-    "sync_full", "sync_normal", "empty_wal", "compact", "create_as", "put_meta", "touch", "count_indexed",
-    "select_sizes", "select_records_between", "select_oldest_kept", "count_in_flight", "count_kinds",
-    "select_migration_times",
+    "compact", "count_in_flight", "count_indexed", "count_kinds", "create_as", "empty_wal", "select_migration_times",
+    "select_move", "select_oldest_kept", "select_records_between", "select_sizes", "sync_full", "sync_normal",
+    "touch",
 }  # fmt: skip
 """What only a file needs, and what PostgreSQL asks otherwise."""
 

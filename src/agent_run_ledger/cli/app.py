@@ -32,6 +32,7 @@ from agent_run_ledger.cli.keys import show as show_key
 from agent_run_ledger.cli.kit import kit
 from agent_run_ledger.cli.lab import lab
 from agent_run_ledger.cli.metrics import metrics
+from agent_run_ledger.cli.migrate import migrate
 from agent_run_ledger.cli.principals import list_command as list_principals
 from agent_run_ledger.cli.principals import show_command as show_principal
 from agent_run_ledger.cli.proxy_mcp import mcp
@@ -78,6 +79,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("verify", verify, "Check the whole log, or prove one leaf."),
     ("export", export, "Write the log as CloudEvents, one JSON line per leaf."),
     ("backup", backup, "Copy the store while it is in use."),
+    ("migrate", migrate, "Move the ledger between a file and a server."),
     ("upgrade", upgrade, "Bring a store of an older schema forward."),
     ("erase", erase, "Erase what was recorded of a run; proofs stay."),
     ("prune", prune, "Erase old runs that are over; proofs stay."),

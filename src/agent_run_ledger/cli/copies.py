@@ -1,4 +1,4 @@
-"""What every command says about a store that is a copy."""
+"""What every command says about a store that is a copy, or whose ledger moved."""
 
 from __future__ import annotations
 
@@ -24,8 +24,33 @@ def copy_json(store: AnyStore) -> dict[str, object] | None:
     return None if copied is None else {"copied_at": iso(copied.at_ms), "copied_size": copied.size}
 
 
+def moved_words(store: AnyStore) -> str:
+    """Return where the ledger of a store went or goes, empty for one that is live."""
+    from agent_run_ledger.store import Standing
+
+    move = store.move
+    if move.standing is Standing.LIVE:
+        return ""
+    peer = clean(move.peer)
+    return (
+        f"is retired, its ledger lives at {peer}" if move.standing is Standing.RETIRED else f"is being moved to {peer}"
+    )
+
+
+def move_json(store: AnyStore) -> dict[str, object] | None:
+    """Return the documented JSON of where a store's ledger went or goes; None for one that is live."""
+    from agent_run_ledger.store import Standing
+
+    move = store.move
+    if move.standing is Standing.LIVE:
+        return None
+    return {"standing": move.standing.name.lower(), "target": move.peer}
+
+
 def note_copy(store: AnyStore, *, quiet: bool) -> None:
-    """Say on stderr that a store is a copy, where it is one and nobody asked for JSON."""
+    """Say on stderr that a store is a copy, or that its ledger moved, where nobody asked for JSON."""
+    if not quiet and (moved := moved_words(store)):
+        note(f"note: {clean(store.location)} {moved}")
     if store.copied is not None and not quiet:
         note(f"note: {clean(store.location)} is a copy, {copied_words(store.copied)}")
 

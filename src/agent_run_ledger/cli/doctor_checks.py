@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_run_ledger.cli.copies import copied_words
+from agent_run_ledger.cli.copies import copied_words, moved_words
 from agent_run_ledger.cli.disk_probe import TRIES, sync_median_us
 from agent_run_ledger.cli.doctor_trust import look_at_trust
 from agent_run_ledger.cli.next_steps import no_store_hint, with_store
@@ -231,8 +231,13 @@ def _look_at_meaning(found: Findings, store: AnyStore) -> None:
         found.numbers |= {"copied_at_ms": store.copied.at_ms, "copied_size": store.copied.size}
         words = f"this file is a copy, {copied_words(store.copied)}"
         found.add("warn", "copy", words, "runs may go on in it, if the original never runs again beside it")
-    if store.authority:
+    if moved := moved_words(store):
+        found.numbers["move"] = store.move.standing.name.lower()
+        found.add("warn", "move", f"this store {moved}", "nothing is written here: name that store")
+    if store.authority and not moved:
         found.add("ok", "authority", "yes: it may hold effects")
+    elif moved:
+        found.add("note", "authority", "no: the ledger takes it along")
     elif store.is_copy:
         found.add(
             "note", "authority", "no: a copy grants nothing until people admit it, which this version cannot record yet"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_run_ledger.cli.copies import copied_words, copy_json
+from agent_run_ledger.cli.copies import copied_words, copy_json, move_json, moved_words
 from agent_run_ledger.cli.next_steps import next_command
 from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.cli.output import print_json, progress, say
@@ -66,13 +66,20 @@ def parse_noted(text: str) -> Noted:
 
 def _verify(store: AnyStore, noted: Noted | None, *, as_json: bool, setting: Setting) -> None:
     from agent_run_ledger.ledger.verify import verify_extends, verify_log
+    from agent_run_ledger.store import Standing
 
     reader = store.reader()
     with progress("leaves", quiet=as_json) as show:
-        report = verify_log(reader, log_id=store.log_id, is_copy=store.is_copy, progress=show)
+        report = verify_log(
+            reader,
+            log_id=store.log_id,
+            is_copy=store.is_copy,
+            is_retired=store.move.standing is Standing.RETIRED,
+            progress=show,
+        )
     extends = None if noted is None else verify_extends(reader, noted.size, noted.root)
     if as_json:
-        print_json(_report_json(report, noted, extends) | {"copy": copy_json(store)})
+        print_json(_report_json(report, noted, extends) | {"copy": copy_json(store), "move": move_json(store)})
     else:
         _print_report(report, noted, extends, store)
         if report.ok and extends is not False:
@@ -116,6 +123,8 @@ def _print_report(report: Report, noted: Noted | None, extends: bool | None, sto
     say(f"store    {clean(store.location)}")
     if store.copied is not None:
         say(f"copy     {copied_words(store.copied)}")
+    if moved := moved_words(store):
+        say(f"move     it {moved}")
     say(f"log id   {report.log_id_hex}")
     say(f"leaves   {report.leaves:,}")
     say(f"records  {report.records:,}{f', of which {report.erased:,} are erased' if report.erased else ''}")

@@ -27,6 +27,7 @@ from agent_run_ledger.ledger.regrown import RegrownTree
 from agent_run_ledger.ledger.views import record_content
 from agent_run_ledger.ports import Event, Head, Reader, RunRow, StoredRecord
 from agent_run_ledger.runs.attempt import PARENT_KEY
+from agent_run_ledger.store.moves import RETIRED_STATE
 
 MAX_PROBLEMS = 100
 """Problems kept with their words; the others are only counted."""
@@ -75,6 +76,7 @@ def verify_log(
     *,
     log_id: bytes | None = None,
     is_copy: bool | None = None,
+    is_retired: bool | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Read the whole log and return everything that contradicts it; it does not stop at a problem.
@@ -82,7 +84,8 @@ def verify_log(
     Trusted is nothing but the envelopes' bytes: leaf hashes, tiles, frontier, MACs, the states of every run and its
     row are recomputed from them, and the rules are asked again about every action. `log_id` (16 bytes) is the log that
     is meant; without it the first leaf decides.
-    `is_copy` is what the store says of itself: the log must say the same. `progress` gets (leaves read, leaves in all).
+    `is_copy` and `is_retired` are what the store says of itself: the log must say the same. `progress` gets (leaves
+    read, leaves in all).
     Memory: a third of a KiB for each run, 41 bytes for each erased record, what is on record of one action's key, and
     nothing for a leaf. A log that grows meanwhile is followed; raises Unavailable where one run or key changes faster
     than it can be read.
@@ -95,6 +98,8 @@ def verify_log(
     audit.look_for_strays()
     if is_copy is not None:
         audit.compare_copy(is_copy)
+    if is_retired is not None:
+        audit.compare_retired(is_retired)
     return audit.report()
 
 
@@ -131,6 +136,7 @@ class _Audit:
         self._records = 0
         self._rows_unreadable = False
         self._copied_at: int | None = None
+        self._retired_at: int | None = None
         self._authority = False
         self._problems: list[Problem] = []
         self._problem_count = 0
@@ -220,6 +226,12 @@ class _Audit:
             says = "is a copy, which the log does not say" if is_copy else "is no copy, and the log says that it is one"
             self._note(self._copied_at, f"the store says that it {says}")
 
+    def compare_retired(self, is_retired: bool) -> None:
+        """Compare what the store says of itself with the leaf that retires one."""
+        if is_retired is not (self._retired_at is not None):
+            says = "is retired, which the log does not say" if is_retired else "is live, and the log retired it"
+            self._note(self._retired_at, f"the store says that it {says}")
+
     def look_for_strays(self) -> None:
         """Report leaves, records and tiles beyond the head or before the first leaf, and marks without a run."""
         for first, stop in ((-_END_OF_TIME, 0), (self._at, _END_OF_TIME)):
@@ -293,6 +305,10 @@ class _Audit:
             else:
                 self._copied_at = index if new == "copy" else self._copied_at
                 self._authority = self._authority or new == "authority"
+                if new == RETIRED_STATE:
+                    self._retired_at = index
+                elif old == RETIRED_STATE and new != "copy":
+                    self._retired_at = None  # where the ledger went, it goes on
                 continue
             if wrong:
                 self._note_all(index, [f"change {position}, run {uid}: {text}" for text in wrong])

@@ -8,6 +8,7 @@ from typing import Protocol
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.store_urls import is_url, without_secrets
 from agent_run_ledger.ports import Clock, Entropy, Store
+from agent_run_ledger.store.moves import Move
 from agent_run_ledger.store.sqlite import Durability
 from agent_run_ledger.store.sqlite_store import WAIT_S, Copied, SqliteStore, open_sqlite, stored_durability
 
@@ -31,6 +32,11 @@ class AnyStore(Store, Protocol):
         ...
 
     @property
+    def move(self) -> Move:
+        """What the store says of a move of its ledger."""
+        ...
+
+    @property
     def created_here(self) -> bool:
         """Whether it was this process that created the store."""
         ...
@@ -50,6 +56,7 @@ def open_store(
     wait_s: float = WAIT_S,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
+    moving: bool = False,
 ) -> AnyStore:
     """Open the store at a path or a URL (postgresql://…). See open_sqlite and open_postgres for settings and errors.
 
@@ -65,6 +72,7 @@ def open_store(
             wait_s=wait_s,
             clock=clock,
             entropy=entropy,
+            moving=moving,
         )
     if durability != Durability.FULL:
         raise Misuse(f"durability={durability!r} is for a store in a file", code="bad_settings")
@@ -84,6 +92,7 @@ def open_store(
         wait_s=wait_s,
         clock=clock,
         entropy=entropy,
+        moving=moving,
     )
 
 

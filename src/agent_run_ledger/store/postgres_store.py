@@ -10,6 +10,7 @@ from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
+from agent_run_ledger.store.moves import Move, check_open, move_of
 from agent_run_ledger.store.postgres import place_of
 from agent_run_ledger.store.postgres_listener import RunListener
 from agent_run_ledger.store.postgres_shared import SharedPostgres, check_owner, postgres_registry
@@ -30,6 +31,7 @@ def open_postgres(
     wait_s: float = WAIT_S,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
+    moving: bool = False,
 ) -> PostgresStore:
     """Open the store in the database that `url` names, or make it there with `create`; the database must exist.
 
@@ -37,10 +39,12 @@ def open_postgres(
     holds the locks of live runs. `authority` says that effects are to be held: a new store gets the right, an existing
     one must have it. `readonly` allows reading only. `wait_s` bounds every wait for a lock. Without a `clock` time is
     that of the server, which is one for all hosts. Clock, entropy and `wait_s` are those of the first open.
+    `moving` is for `arl migrate`, which alone may open what moves or has moved.
 
-    Refused: no_store, foreign_schema, schema_newer, no_authority, login_refused, no_database, no_permission,
-    pooled_connection, bad_encoding. Tampered: corrupt, schema_changed. Unavailable: unreachable, store_busy, read_only,
-    too_many_connections, server_starting. Misuse: bad_url, bad_settings, server_too_old. No error names a password.
+    Refused: no_store, foreign_schema, schema_newer, moving, retired, arriving, no_authority, login_refused,
+    no_database, no_permission, pooled_connection, bad_encoding. Tampered: corrupt, schema_changed. Unavailable:
+    unreachable, store_busy, read_only, too_many_connections, server_starting. Misuse: bad_url, bad_settings,
+    server_too_old. No error names a password.
     """
     if readonly and create:
         raise Misuse(f"readonly={readonly}, create={create}", code="bad_settings")
@@ -48,6 +52,8 @@ def open_postgres(
     shared = postgres_registry.open(place, create=create, readonly=readonly, clock=clock)
     store = PostgresStore(shared, readonly=readonly)
     try:
+        if not moving:
+            check_open(store.move, store.read_move, store.location, readonly=readonly)
         if authority and not store.authority:
             if not shared.created_here:
                 said = f"{store.location} has no authority for effects"
@@ -102,6 +108,19 @@ class PostgresStore:
     def copied(self) -> None:
         """See is_copy."""
         return
+
+    @property
+    def move(self) -> Move:
+        """What the store said of a move of its ledger when this process opened it first."""
+        return move_of(self._shared.meta, self.location)
+
+    def read_move(self) -> Move:
+        """Return what the store says of a move now."""
+        return move_of(self._open().reader.meta(), self.location)
+
+    def transact_moving(self, op_id: bytes, fn: Callable[[PostgresTx], T]) -> T:
+        """Run one transaction of the move itself, which alone may write while the store moves."""
+        return self._to_write().transact_with(op_id, fn, moving=True)
 
     @property
     def created_here(self) -> bool:

@@ -49,6 +49,14 @@ class PostgresTx(RowTx):
         """Return one line of meta as the transaction sees it."""
         return meta_from(self._fetch("select_meta", ()))[key]
 
+    def metas(self) -> dict[str, bytes | int]:
+        """Return all lines of meta as the transaction sees them."""
+        return meta_from(self._fetch("select_meta", ()))
+
+    def put_meta(self, key: str, value: bytes | int) -> None:
+        """Write one line of meta, whether it exists or not; its change is the caller's to add."""
+        self._write("put_meta", (key, text_of_meta(value)))
+
     def set_meta(self, key: str, value: bytes | int) -> None:
         """Overwrite one line of meta that exists; its change is the caller's to add."""
         self._write("update_meta", (text_of_meta(value), key))

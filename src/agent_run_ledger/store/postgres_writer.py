@@ -19,9 +19,11 @@ from agent_run_ledger.ports import Clock, Head, Tx
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked, register
 from agent_run_ledger.store.leaves import Leaf, already_committed, check_op_id, leaf_of, tiles_behind
+from agent_run_ledger.store.moves import move_of, refusal
 from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect
 from agent_run_ledger.store.postgres_driver import Connection
 from agent_run_ledger.store.postgres_failures import breaks_unique, translated
+from agent_run_ledger.store.postgres_meta import meta_from
 from agent_run_ledger.store.postgres_tx import PostgresTx
 from agent_run_ledger.store.rows import Row, head_from
 from agent_run_ledger.store.statements import statements
@@ -49,6 +51,7 @@ class PostgresWriter:
         self._seen = 0
         self._read = 0, 0.0
         self._closed = False
+        self._moving = False
         self._pid = os.getpid()
         connection.add_notice_handler(self._note)
 
@@ -56,8 +59,12 @@ class PostgresWriter:
         """See ports.Store.transact."""
         return self.transact_with(op_id, fn, sync=sync)
 
-    def transact_with(self, op_id: bytes, fn: Callable[[PostgresTx], T], *, sync: bool = True) -> T:
+    def transact_with(
+        self, op_id: bytes, fn: Callable[[PostgresTx], T], *, sync: bool = True, moving: bool = False
+    ) -> T:
         """Run one transaction whose `fn` may use what only this store's transactions can do.
+
+        Only one of the move itself (`moving`) may write while the store moves, and after that.
 
         An interrupt may come after any call, so what is to be undone has a `finally` of its own that begins with it.
         """
@@ -74,6 +81,7 @@ class PostgresWriter:
                 )
             if self._closed:
                 raise Misuse(f"{location} was used after it was closed", code="store_closed")
+            self._moving = moving
             return self._transact(op_id, fn, sync)
         except psycopg.Error as error:
             raise translated(error, location) from error
@@ -201,7 +209,11 @@ class PostgresWriter:
                 hint="what was committed after that is lost here; nothing more is written by this process",
             )
         self._seen = head.size
-        self._read = server_ms(clock.fetchall()), time.monotonic()
+        asked = clock.fetchall()
+        if asked[0][1] not in (None, "0") and not self._moving:
+            meta = meta_from(connection.execute(q["select_meta"]).fetchall())
+            raise refusal(move_of(meta, location), location)
+        self._read = server_ms(asked), time.monotonic()
         now_ms = self._read[0] if self._clock is None else self._clock.now_ms()
         return connection, head, max(now_ms, head.time_ms)
 

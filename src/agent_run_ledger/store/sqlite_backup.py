@@ -17,6 +17,7 @@ from agent_run_ledger.ports import Clock, Head, Reader
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.leaves import leaf_behind
+from agent_run_ledger.store.moves import MOVING_STATE, RETIRED_STATE, STANDING, Standing
 from agent_run_ledger.store.naming import SIDE_NAMES, check_alone, check_free, give_name, make_lasting, unopenable
 from agent_run_ledger.store.rows import head_from
 from agent_run_ledger.store.sqlite import (
@@ -42,6 +43,7 @@ Check = Callable[[Reader], None]
 STEP_PAGES = 256
 _CACHE_KIB = 4_000
 _MOST_FORKS = 5
+_MOVED = {Standing.MOVING: MOVING_STATE, Standing.RETIRED: RETIRED_STATE}
 
 # Of what SQLite says while pages are copied: this is about the file that is read, a failing disk may be either's.
 _ABOUT_THE_SOURCE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.BusyError)
@@ -209,7 +211,8 @@ class SqliteBackup:
         now_ms = max(self._clock.now_ms(), head.time_ms)
         for line in (("is_copy", 1), ("copied_size", head.size), ("copied_at_ms", now_ms)):
             cursor.execute(q["put_meta"], line)
-        was = "copy" if meta["is_copy"] else "authority" if meta["authority"] else "created"
+        was = _MOVED.get(meta.get(STANDING, 0)) or ("authority" if meta["authority"] else "created")
+        was = "copy" if meta["is_copy"] else was
         log_id, op_id = meta["log_id"], self._place.entropy.uuid7()
         change = Change(type="store", id=log_id, old=was, new="copy", generation=0)
         append_event(cursor, leaf_behind(head, (change,), log_id=log_id, op_id=op_id, now_ms=now_ms), now_ms)

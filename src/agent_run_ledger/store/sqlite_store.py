@@ -18,6 +18,7 @@ from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
+from agent_run_ledger.store.moves import Move, check_open, move_of
 from agent_run_ledger.store.sqlite import Durability, Place, Rows, identify, look_inside, no_store
 from agent_run_ledger.store.sqlite_backup import BackupReport
 from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION
@@ -52,6 +53,7 @@ def open_sqlite(
     wait_s: float = WAIT_S,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
+    moving: bool = False,
 ) -> SqliteStore:
     """Open the store at `path`, or create it with `create`; all opens of one file in this process share it.
 
@@ -60,10 +62,12 @@ def open_sqlite(
     allows reading and `query` only. `wait_s` bounds every wait for a lock. Clock, entropy and `wait_s` are those of
     the first open.
 
-    A store that is a copy is opened with one warning in the log of this process, and never with authority.
+    A store that is a copy is opened with one warning in the log of this process, and never with authority. `moving` is
+    for `arl migrate`, which alone may open what moves or has moved.
 
     Refused: no_store, foreign_file, hard_linked, commits_left, schema_newer, schema_older (with `readonly` only: a
-    look never upgrades), no_authority, network_filesystem (with `authority` only). NotAdmitted: is_copy (the same).
+    look never upgrades), moving, retired, arriving, no_authority, network_filesystem (with `authority` only).
+    NotAdmitted: is_copy (the same).
     Tampered: corrupt, schema_changed, emptied. Unavailable: cannot_open, read_only, disk_full, store_busy.
     Misuse: unsupported_platform, sqlite_too_old, settings_differ, bad_settings, bad_path. Forked: see `forks`.
     """
@@ -83,6 +87,8 @@ def open_sqlite(
         registry.open(wanted, create=create, readonly=readonly, clock=clock or SystemClock()), readonly=readonly
     )
     try:
+        if not moving:
+            check_open(store.move, store.read_move, location, readonly=readonly)
         if authority and not store.authority:
             _give_authority(store)
         if not readonly and store.copied is not None:
@@ -162,7 +168,7 @@ def _locate(path: str | os.PathLike[str]) -> str:
     return location
 
 
-def _locate_new(path: str | os.PathLike[str]) -> str:
+def locate_new(path: str | os.PathLike[str]) -> str:
     """Return the absolute path of a file that is to be made: of its directory without symbolic links, not of itself."""
     _locate(path)
     named: str = os.fspath(path)
@@ -247,6 +253,19 @@ class SqliteStore:
         if isinstance(size, int) and isinstance(at_ms, int) and 0 <= at_ms <= _END_OF_CALENDAR_MS:
             return Copied(size=size, at_ms=at_ms)
         raise Tampered(f"{self.location}: meta does not say when this copy was made, and of what", code="corrupt")
+
+    @property
+    def move(self) -> Move:
+        """What the store said of a move of its ledger when this process opened it first."""
+        return move_of(self._shared.meta, self.location)
+
+    def read_move(self) -> Move:
+        """Return what the store says of a move now."""
+        return move_of(self._open().reader.meta(), self.location)
+
+    def transact_moving(self, op_id: bytes, fn: Callable[[SqliteTx], T]) -> T:
+        """Run one transaction of the move itself, which alone may write while the store moves."""
+        return self._to_write().writer().transact_with(op_id, fn, moving=True)
 
     @property
     def created_here(self) -> bool:
@@ -352,7 +371,7 @@ class SqliteStore:
         Unavailable: cannot_open, read_only, disk_full, store_busy, interrupted. Uncertain: name_not_synced, when the
         copy is whole. Tampered: corrupt. Misuse: bad_path, store_closed, nested_backup.
         """
-        return self._open().backup.run(_locate_new(destination), progress=progress, check=check)
+        return self._open().backup.run(locate_new(destination), progress=progress, check=check)
 
     def close(self) -> None:
         """See ports.Store.close. In a forked child it does nothing: the store is the parent's."""

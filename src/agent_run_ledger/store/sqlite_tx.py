@@ -33,6 +33,14 @@ class SqliteTx(RowTx):
         lines: dict[str, bytes | str | int] = dict(self._fetch("select_meta", ()))
         return lines[key]
 
+    def metas(self) -> dict[str, bytes | str | int]:
+        """Return all lines of meta as the transaction sees them."""
+        return dict(self._fetch("select_meta", ()))
+
+    def put_meta(self, key: str, value: bytes | int) -> None:
+        """Write one line of meta, whether it exists or not; its change is the caller's to add."""
+        self._write("put_meta", (key, value))
+
     def set_meta(self, key: str, value: bytes | str | int) -> None:
         """Overwrite one line of meta that exists; its change is the caller's to add."""
         self._write("update_meta", (value, key))

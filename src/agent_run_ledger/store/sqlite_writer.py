@@ -15,6 +15,7 @@ from agent_run_ledger.ports import Clock, Tx
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.leaves import Leaf, already_committed, check_op_id, leaf_of, tiles_behind
+from agent_run_ledger.store.moves import Standing, move_of, refusal
 from agent_run_ledger.store.rows import Row, head_from
 from agent_run_ledger.store.sidecar import Sidecar
 from agent_run_ledger.store.sqlite import (
@@ -86,8 +87,10 @@ class SqliteWriter:
         """See ports.Store.transact."""
         return self.transact_with(op_id, fn, sync=sync)
 
-    def transact_with(self, op_id: bytes, fn: Callable[[SqliteTx], T], *, sync: bool = True) -> T:
+    def transact_with(self, op_id: bytes, fn: Callable[[SqliteTx], T], *, sync: bool = True, moving: bool = False) -> T:
         """Run one transaction whose `fn` may use what only this store's transactions can do.
+
+        Only one of the move itself (`moving`) may write while the store moves, and after that.
 
         An interrupt may come after any call, so what is to be undone has a `finally` of its own that begins with it.
         """
@@ -101,7 +104,7 @@ class SqliteWriter:
                 raise self._busy()
             if self._closed:
                 raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
-            return self._pass_turnstile(self._open_cursor(), op_id, fn, sync)
+            return self._pass_turnstile(self._open_cursor(), op_id, fn, sync, moving)
         except apsw.Error as error:
             raise translated(error, self._place.location) from error
         finally:
@@ -169,11 +172,11 @@ class SqliteWriter:
             except RuntimeError:
                 pass
 
-    def _pass_turnstile(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
+    def _pass_turnstile(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool, moving: bool) -> T:
         try:
             if not self._sidecar.enter(self._place.wait_s):
                 raise self._busy()
-            return self._transact(cursor, op_id, fn, sync)
+            return self._transact(cursor, op_id, fn, sync, moving)
         finally:
             self._sidecar.leave()  # also after an interrupt in `enter`: nobody else of this process can be inside
 
@@ -205,12 +208,14 @@ class SqliteWriter:
             self._sidecar.leave()
         return self._empty_wal(cursor)
 
-    def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool) -> T:
+    def _transact(self, cursor: Cursor, op_id: bytes, fn: Callable[[SqliteTx], T], sync: bool, moving: bool) -> T:
         q, location = self._q, self._place.location
         self._set_sync(cursor, sync)
         try:
             cursor.execute(q["begin"])
             head = head_from(cursor.execute(q["select_head"]).fetchall(), location)
+            if not moving:
+                self._check_not_moved(cursor)
             now_ms = max(self._clock.now_ms(), head.time_ms)
             self._tx = tx = SqliteTx(
                 cursor, q, location=location, now_ms=now_ms, leaf_index=head.size, epoch=head.epoch
@@ -237,6 +242,12 @@ class SqliteWriter:
                     connection.execute(q["rollback"])
                 except apsw.Error:
                     self._drop()  # closing rolls back, or leaves it to the next opener
+
+    def _check_not_moved(self, cursor: Cursor) -> None:
+        found = cursor.execute(self._q["select_move"]).fetchall()
+        if found and found[0][0] != Standing.LIVE:
+            meta: dict[str, Any] = dict(cursor.execute(self._q["select_meta"]).fetchall())
+            raise refusal(move_of(meta, self._place.location), self._place.location)
 
     def _set_sync(self, cursor: Cursor, sync: bool) -> None:
         if sync is self._synced or self._place.durability is not Durability.FULL:

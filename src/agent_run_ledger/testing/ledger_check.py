@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
-from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.errors import LedgerError, Refused
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.verify import verify_log
-from agent_run_ledger.store import durability_of, is_url, open_store, without_secrets
+from agent_run_ledger.store import AnyStore, Standing, durability_of, is_url, open_store, without_secrets
 from agent_run_ledger.testing.budget_check import budget_problems
 from agent_run_ledger.testing.integrity import integrity_problems
 from agent_run_ledger.testing.recorded_calls import all_runs
@@ -70,12 +70,13 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
         raise LedgerBroken(where, ["there is no such file"])
     try:
         found = _Found([] if is_url(named) else integrity_problems(named))
-        store = open_store(named, create=False, durability=durability_of(named))
+        store = _opened(named)
     except LedgerError as error:
         raise LedgerBroken(where, [f"it cannot be opened: {error}"]) from error
     try:
         reader = store.reader()
-        log = verify_log(reader, log_id=store.log_id, is_copy=store.is_copy)
+        retired = store.move.standing is Standing.RETIRED
+        log = verify_log(reader, log_id=store.log_id, is_copy=store.is_copy, is_retired=retired)
         found.problems += [
             problem.text if problem.leaf_index is None else f"leaf {problem.leaf_index}: {problem.text}"
             for problem in log.problems
@@ -103,6 +104,17 @@ def check_ledger(path: str | os.PathLike[str]) -> LedgerReport:
         in_flight=found.in_flight,
         classes_gone=tuple(found.classes_gone),
     )
+
+
+def _opened(named: str) -> AnyStore:
+    """Open for writing, which recovers what a crash left; a store whose ledger moves or moved can only be read."""
+    durability = durability_of(named)
+    try:
+        return open_store(named, create=False, durability=durability)
+    except Refused as error:
+        if error.code not in ("moving", "retired"):
+            raise
+        return open_store(named, create=False, durability=durability, readonly=True)
 
 
 class _Found:

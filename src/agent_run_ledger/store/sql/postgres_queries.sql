@@ -18,7 +18,8 @@ ROLLBACK;
 SELECT size, frontier, epoch, time_ms FROM head WHERE id = 1 FOR UPDATE;
 
 -- name: select_clock
-SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+-- And whether the store moves, which a transaction may only believe when it is asked behind the lock.
+SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, (SELECT value FROM meta WHERE key = 'move');
 
 -- name: sync_later
 SET LOCAL synchronous_commit = off;
@@ -61,6 +62,9 @@ INSERT INTO meta (key, value) VALUES (%s, %s);
 
 -- name: update_meta
 UPDATE meta SET value = %s WHERE key = %s;
+
+-- name: put_meta
+INSERT INTO meta (key, value) VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
 -- name: insert_migration
 INSERT INTO migrations (version, sha256, applied_at_ms) VALUES (%s, %s, %s);

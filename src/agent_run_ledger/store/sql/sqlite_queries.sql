@@ -66,6 +66,9 @@ UPDATE meta SET value = ? WHERE key = ?;
 -- name: put_meta
 INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
 
+-- name: select_move
+SELECT value FROM meta WHERE key = 'move';
+
 -- name: insert_migration
 INSERT INTO migrations (version, sha256, applied_at_ms) VALUES (?, ?, ?);
 
