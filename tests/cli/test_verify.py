@@ -20,7 +20,7 @@ def test_an_intact_store_is_ok_and_prints_the_line_to_note(arl: Arl, store: Path
     assert f"arl verify --since {found['leaves']}:{found['root_hex']}" in ended.out
     assert set(found) == {
         "ok", "leaves", "records", "erased", "runs", "actions", "witness", "log_id", "root_hex", "noted",
-        "extends_noted", "problem_count", "problems", "copy",
+        "extends_noted", "problem_count", "problems", "copy", "move",
     }  # fmt: skip
     assert (found["ok"], found["runs"], found["problems"]) == (True, 7, [])
 

@@ -219,6 +219,9 @@ def test_a_retired_store_moves_nowhere_else(small: Path, place: Place, postgres:
     migrate(small, target)
     assert "lives at" in refused(lambda: migrate(small, place("file")), "retired").message
     refused(lambda: abandon_migration(small, target), "retired")
+    another = place("file")
+    pipeline(another, "r1")
+    refused(lambda: migrate(small, another), "retired")
     postgres.run("DROP SCHEMA agent_run_ledger CASCADE", target.rsplit("/", 1)[1])
     refused(lambda: migrate(small, target), "target_gone")
     assert not live(small)

@@ -60,8 +60,10 @@ def stray_keys(db_path: str | PathLike[str]) -> tuple[str, ...]:
     """Return the paths of private keys in PEM that lie in a store's folder, or in its local one under another name.
 
     Files of the store itself are left alone: to open and close one would take the locks of this process away. Of a
-    folder with very many files not all are looked at.
+    folder with very many files not all are looked at. Beside a store at a server nothing lies here.
     """
+    if is_url(db_path):
+        return ()
     store = Path(os.path.realpath(db_path))
     local = local_folder(db_path)
     found = [path for path in _small_files(store.parent) if not path.name.startswith(store.name)]
