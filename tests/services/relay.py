@@ -27,6 +27,8 @@ class Relay:
         self.turns = 0
         """How often a request followed an answer: round trips, where one connection is in use."""
         self._down = False
+        self._flows = threading.Event()
+        self._flows.set()
         self._closed = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -37,18 +39,24 @@ class Relay:
         with self._lock:
             self._cut = (request, after)
 
+    def go_silent(self) -> None:
+        """Carry nothing more, and say nothing of it: as a network does that is parted."""
+        self._flows.clear()
+
     def go_down(self) -> None:
-        """End every connection and take no new one."""
+        """End every connection and take no new one; what waited to be carried is lost."""
         with self._lock:
             self._down = True
+            self._flows.set()
             pairs, self._pairs = self._pairs, []
         for pair in pairs:
             _end(*pair)
 
     def come_back(self) -> None:
-        """Take connections again."""
+        """Take connections again, and carry what waited."""
         with self._lock:
             self._down = False
+            self._flows.set()
 
     def close(self) -> None:
         """Stop."""
@@ -67,7 +75,12 @@ class Relay:
             if self._down:
                 client.close()
                 continue
-            server = socket.create_connection(("127.0.0.1", self._target))
+            self._flows.wait()  # who is parted from a server does not come to it either
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                client.close()
+                continue
             with self._lock:
                 self._pairs.append((client, server))
             lost = threading.Event()
@@ -83,6 +96,7 @@ class Relay:
                 if self._answered:
                     self.turns, self._answered = self.turns + 1, False
                 cut = self._taken(sent)
+                self._flows.wait()
                 if cut is None:
                     server.sendall(sent)
                     continue
@@ -96,6 +110,7 @@ class Relay:
         with suppress(OSError):
             while said := server.recv(1 << 16):
                 self._answered = True
+                self._flows.wait()
                 if not lost.is_set():
                     client.sendall(self._renamed(said))
                 elif _DONE in said:

@@ -61,6 +61,7 @@ class SharedPostgres:
                 self.meta = recognise(connection, self.place.location)
         except psycopg.Error as error:
             raise translated(error, self.place.location) from error
+        self.pool.only_primary()
         self._writer = PostgresWriter(self.place, self.log_id, self._clock)
 
     @property
