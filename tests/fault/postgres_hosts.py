@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -18,10 +18,10 @@ from agent_run_ledger.targets import http
 from tests.fault.effect_kit import EXECUTOR
 
 KILL_AT, STOP_AT, END_AT, AHEAD_S = "TEST_KILL_AT", "TEST_STOP_AT", "TEST_END_SESSION_AT", "TEST_CLOCK_AHEAD_S"
-"""Points at which a host kills itself, stops itself, or has the server end its sessions; how its clock goes."""
+"""Points (or "point#nth") at which a host kills or stops itself, or has its sessions ended; how its clock goes."""
 
 BODY, SHA256 = b"{}", sha256(b"{}").digest()
-WAIT_S = 2.0
+WAIT_S = 1.0
 STEPS = 3
 
 
@@ -146,12 +146,13 @@ def _hook() -> None:
         STOP_AT: lambda: os.kill(os.getpid(), signal.SIGSTOP),
         END_AT: _end_sessions,
     }
-    counts = {name: itertools.count(1) for name in strikes}
-    wanted = {name: os.environ[name].partition("#") for name in strikes if os.environ.get(name)}
+    wanted = {name: (os.environ.get(name) or "").split() for name in strikes}
+    reached_before: Counter[str] = Counter()
 
     def hook(reached: str) -> None:
-        for name, (point, _, nth) in wanted.items():
-            if reached == point and next(counts[name]) == int(nth or 1):
+        reached_before[reached] += 1
+        for name, points in wanted.items():
+            if reached in points or f"{reached}#{reached_before[reached]}" in points:
                 strikes[name]()
 
     probes.install(hook)

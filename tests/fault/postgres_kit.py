@@ -8,20 +8,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from agent_run_ledger import EffectLedger, Request
+from agent_run_ledger import EffectLedger, Request, RunLedger
 from agent_run_ledger.effects import ActionState, ActionView, DoubtBy, request_bytes
+from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.store import open_store
-from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.targets import http
-from tests.fault.effect_kit import OPERATOR, Line, broken, intent, log_of, ready
+from agent_run_ledger.testing import check_ledger
+from tests.contract.run_kit import records_of
 from tests.fault import postgres_hosts as hosts
+from tests.fault.effect_kit import OPERATOR, Line, broken, intent, log_of, ready
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60.0
@@ -162,12 +164,12 @@ def make_store(url: str) -> str:
     return url
 
 
-def propose(url: str, *keys: str, target: str = "") -> None:
+def propose(url: str, *keys: str, target: str = "", end_ms: int = FOREVER_MS) -> None:
     """Have an action of each key proposed and approved: a refund at `target`, or what nobody sends."""
     with EffectLedger(url=url) as ledger:
         for key in keys:
             body = request_bytes(Request.json("POST", "/plain/refunds", {"order": 17})) if target else hosts.BODY
-            wanted = intent(body, end_ms=FOREVER_MS)
+            wanted = intent(body, end_ms=end_ms)
             ready(ledger, key, replace(wanted, audience=http(target).audience) if target else wanted)
 
 
@@ -192,15 +194,47 @@ def checked_log(url: str) -> list[Line]:
     return lines
 
 
-def results_of(url: str, run_id: str) -> Counter[str]:
-    """How many results each step of a run has on record."""
-    from agent_run_ledger import RunLedger
-    from agent_run_ledger.kernel.record import RecordKind
-    from tests.contract.run_kit import records_of
-
+def results_of(url: str, run_id: str) -> list[str]:
+    """The names of a run's results, in order."""
     with RunLedger(run_id, url=url) as ledger:
-        ledger._opened.context()
-        return Counter(
-            f"{run_id}:{at}" if one.name == "step" else one.name
-            for at, one in enumerate(records_of(ledger, RecordKind.RESULT, run_id=run_id))
-        )
+        return [one.name for one in records_of(ledger, RecordKind.RESULT, run_id=run_id)]
+
+
+def nothing_is_lost(url: str, running: list[Host], runs: int, *, strikes: int = 1) -> None:
+    """Each step is on record once, and its body ran again only where its host had not been told that it is there.
+
+    `strikes`: how often a host was struck, each time within one step at most.
+    """
+    for one in running:
+        names = one.said("completed")
+        assert len(names) == runs
+        with RunLedger(url=url) as ledger:
+            assert {ledger.bind(name).state for name in names} == {RunState.COMPLETED}
+            for name in names:
+                assert results_of(url, name) == ["step"] * hosts.STEPS
+        told: set[str] = set()
+        again = 0
+        ran: set[str] = set()
+        for line in one.lines:
+            word, _, call = line.partition(" ")
+            if word == "recorded":
+                told.add(call)
+            elif word == "body":
+                assert call not in told, f"{call} was told to be on record, and ran again"
+                again += call in ran
+                ran.add(call)
+        assert told == {f"{name}:{at}" for name in names for at in range(hosts.STEPS)}
+        assert again <= strikes, f"{again} bodies ran again, of at most {strikes} that were under way"
+
+
+def nothing_is_claimed_twice(url: str, claiming: list[Host], keys: int) -> None:
+    """Each action has one claim, that of whoever was told so; every hand-out that was told is on record."""
+    lines = checked_log(url)
+    claims = {line.row["action_key"]: line.row["claim_id"] for line in lines if line.kind == "Claim"}
+    assert len(claims) == sum(line.kind == "Claim" for line in lines) == keys
+    handed = {f"{line.row['action_key']} {line.row['claim_id']}" for line in lines if line.kind == "HandOut"}
+    for one in claiming:
+        for told in (*one.said("claimed"), *one.said("prepared")):
+            key, claim_id = told.split()
+            assert claims[key] == claim_id, "what was confirmed is there, and nobody else's"
+        assert set(one.said("handed")) <= handed

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from agent_run_ledger import RunLedger
 from agent_run_ledger.errors import LedgerError, Tampered, Unavailable, Uncertain
-from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports import Tx
 from agent_run_ledger.store.postgres_store import open_postgres
 from tests.contract.store_kit import begin_in, check_log, op
-from tests.fault.postgres_hosts import STEPS
-from tests.fault.postgres_kit import Host, Hosts, checked_log, make_store, propose, results_of, some_hosts
+from tests.fault.postgres_kit import (
+    Hosts,
+    make_store,
+    nothing_is_claimed_twice,
+    nothing_is_lost,
+    propose,
+    some_hosts,
+)
 from tests.services.postgres import MISSING, SUPERUSER, find_bin
+from tests.services.relay import relay
 from tests.services.servers import Server, Stop, eventually, pair
 
 pytestmark = pytest.mark.fault
@@ -42,17 +47,13 @@ def host() -> Iterator[Hosts]:
 def _both(primary: Server, standby: Server, database: str, more: str = "") -> str:
     """One URL for both: whichever of them may be written."""
     return (
-        f"postgresql://{SUPERUSER}@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/{database}"
-        f"?connect_timeout=2{more}"
+        f"postgresql://{SUPERUSER}@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/{database}?connect_timeout=2{more}"
     )
 
 
-@pytest.mark.parametrize("attributes", ["", "&target_session_attrs=read-write"])
-def test_a_primary_is_killed_under_load_and_its_standby_goes_on(
-    host: Hosts, servers: tuple[Server, Server], attributes: str
-) -> None:
+def test_a_primary_is_killed_under_load_and_its_standby_goes_on(host: Hosts, servers: tuple[Server, Server]) -> None:
     primary, standby = servers
-    url = make_store(_both(primary, standby, primary.new_database(), attributes))
+    url = make_store(_both(primary, standby, primary.new_database(), "&target_session_attrs=read-write"))
     propose(url, *(f"k{number}" for number in range(KEYS)))
     running = [host("runs", url, f"h{number}", RUNS) for number in range(2)]
     claiming = [host("claims", url, f"w{number}", KEYS, number * KEYS // 2) for number in range(2)]
@@ -66,41 +67,44 @@ def test_a_primary_is_killed_under_load_and_its_standby_goes_on(
     everybody = [*running, *claiming]
     for one in everybody:
         assert one.end()[-1] == "over", one.story()
-    print(Counter(x for one in everybody for x in one.said("again")))
     assert any(one.said("again") for one in everybody), "nobody noticed: it was killed too late"
-    _nothing_is_lost(url, running)
-    _nothing_is_claimed_twice(url, claiming)
+    nothing_is_lost(url, running, RUNS)
+    nothing_is_claimed_twice(url, claiming, KEYS)
 
 
-def _nothing_is_lost(url: str, running: list[Host]) -> None:
-    """Every step that was told as recorded is, once; and its body ran again only where that was not told."""
-    for one in running:
-        names = one.said("completed")
-        assert len(names) == RUNS
-        bodies, told = Counter(one.said("body")), Counter(one.said("recorded"))
-        with RunLedger(url=url) as ledger:
-            assert {ledger.bind(name).state for name in names} == {RunState.COMPLETED}
-        for name in names[:RUNS]:
-            wanted = {f"{name}:{at}" for at in range(STEPS)}
-            assert set(results_of(url, name)) == wanted
-            assert wanted <= set(told)
-        twice = [call for call, times in bodies.items() if times > 1]
-        assert len(twice) <= 1, "at most the step that was under way ran again"
-        lines = one.lines
-        for call in twice:
-            assert f"recorded {call}" not in lines[: lines.index(f"body {call}", lines.index(f"body {call}") + 1)]
+@pytest.mark.parametrize("landed", [True, False])
+def test_what_became_of_a_commit_is_asked_of_the_standby_that_took_over(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    """The primary dies with its answer to COMMIT: the standby has what was committed, or has it not."""
+    primary, standby = servers
+    database = primary.new_database()
+    with relay(primary.port) as way:
+        url = f"postgresql://{SUPERUSER}@127.0.0.1:{way.port},127.0.0.1:{standby.port}/{database}"
+        store = open_postgres(url, create=True, wait_s=5.0)
+        looked_for = type(store._shared.writer())._look_for
 
+        def after_the_failover(*arguments: object) -> bool:
+            primary.kill()
+            standby.promote()
+            return looked_for(*arguments)  # type: ignore[arg-type]
 
-def _nothing_is_claimed_twice(url: str, claiming: list[Host]) -> None:
-    lines = checked_log(url)
-    claims = {line.row["action_key"]: line.row["claim_id"] for line in lines if line.kind == "Claim"}
-    assert len(claims) == sum(line.kind == "Claim" for line in lines) == KEYS
-    handed = {(line.row["action_key"], line.row["claim_id"]) for line in lines if line.kind == "HandOut"}
-    for one in claiming:
-        for told in (*one.said("claimed"), *one.said("prepared")):
-            key, claim_id = told.split()
-            assert claims[key] == claim_id, "what was confirmed is there, and nobody else's"
-        assert {tuple(told.split()) for told in one.said("handed")} <= handed
+        monkeypatch.setattr(type(store._shared.writer()), "_look_for", after_the_failover)
+
+        def body(tx: Tx) -> str:
+            begin_in(tx, "other")
+            way.cut_at(b"COMMIT", after=landed)
+            return "value"
+
+        if landed:
+            assert store.transact(op(), body) == "value"
+        else:
+            with pytest.raises(Unavailable) as caught:
+                store.transact(op(), body)
+            assert caught.value.code == "connection_lost"
+        assert (store.reader().find_run("other") is not None) is landed
+        assert check_log(store) == 1 + landed
+        store.close()
 
 
 def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_uncertain_and_found_later(

@@ -33,10 +33,10 @@ TIMEOUT_S = 120
 class Process:
     """One `arl worker`, whose lines are read as they come."""
 
-    def __init__(self, folder: Path, *options: str, pause_s: float) -> None:
+    def __init__(self, folder: Path, db: Path | str, *options: str, pause_s: float) -> None:
         environment = {
             **os.environ,
-            "AGENT_RUN_LEDGER_DB": str(folder / "runs.db"),
+            "AGENT_RUN_LEDGER_DB": str(db),
             worker_program.NOTES: str(folder / "notes"),
             worker_program.PAUSE: str(pause_s),
         }
@@ -77,10 +77,11 @@ class Process:
 
 
 class Case:
-    """A store with runs that were submitted, and the workers of them."""
+    """A store with runs that were submitted, and the workers of them. `db`: where it is, by default in the folder."""
 
-    def __init__(self, folder: Path, runs: int) -> None:
+    def __init__(self, folder: Path, runs: int, db: str = "") -> None:
         self.folder = folder
+        self.db: Path | str = db or folder / "runs.db"
         self.names = [f"r{number}" for number in range(runs)]
         with self.ledger() as ledger:
             ledger.entry(worker_program.job.plain)
@@ -89,10 +90,10 @@ class Case:
         self.started: list[Process] = []
 
     def ledger(self) -> RunLedger:
-        return RunLedger(db_path=self.folder / "runs.db", create=True)
+        return RunLedger(db_path=self.db, create=True)
 
     def start(self, *options: str, pause_s: float = 0.02) -> Process:
-        process = Process(self.folder, *options, pause_s=pause_s)
+        process = Process(self.folder, self.db, *options, pause_s=pause_s)
         self.started.append(process)
         return process
 
@@ -115,13 +116,13 @@ class Case:
             for name in self.names:
                 results = records_of(ledger, RecordKind.RESULT, run_id=name)
                 assert [one.name for one in results] == ["work"] * worker_program.STEPS + ["run.result"]
-        check_ledger(self.folder / "runs.db")
+        check_ledger(self.db)
 
 
 @contextmanager
-def case(runs: int) -> Iterator[Case]:
+def case(runs: int, db: str = "") -> Iterator[Case]:
     with TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        made = Case(Path(folder), runs)
+        made = Case(Path(folder), runs, db)
         try:
             yield made
         finally:

@@ -22,7 +22,7 @@ class Relay:
         self._renames_backend = renames_backend
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._cut: tuple[bytes, bool] | None = None
+        self._cut: tuple[bytes, bool, bool] | None = None
         self._answered = True
         self.turns = 0
         """How often a request followed an answer: round trips, where one connection is in use."""
@@ -34,10 +34,13 @@ class Relay:
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut_at(self, request: bytes, *, after: bool) -> None:
-        """End the next connection that sends these bytes: before the server has them, or after its answer is lost."""
+    def cut_at(self, request: bytes, *, after: bool, then_down: bool = False) -> None:
+        """End the next connection that sends these bytes: before the server has them, or after its answer is lost.
+
+        `then_down`: and take no new one.
+        """
         with self._lock:
-            self._cut = (request, after)
+            self._cut = (request, after, then_down)
 
     def go_silent(self) -> None:
         """Carry nothing more, and say nothing of it: as a network does that is parted."""
@@ -122,7 +125,8 @@ class Relay:
         with self._lock:
             if self._cut is None or self._cut[0] not in sent:
                 return None
-            (_, after), self._cut = self._cut, None
+            (_, after, down), self._cut = self._cut, None
+            self._down = self._down or down
             return after
 
     def _renamed(self, said: bytes) -> bytes:

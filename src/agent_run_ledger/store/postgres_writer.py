@@ -110,7 +110,7 @@ class PostgresWriter:
         location, ended = self._place.location, False
         try:
             connection, head, now_ms = self._begin(sync)
-            committing = _Committing()
+            committing = _Committing(op_id)
             try:
                 value = self._within(connection, fn, head, now_ms, op_id, committing)
             except psycopg.Error as error:
@@ -234,8 +234,8 @@ class PostgresWriter:
         """
         location, connection, leaf = self._place.location, self._connection, committing.leaf
         if leaf is None or (connection is not None and not connection.closed):
-            if leaf is not None and breaks_unique(error) and error.diag.table_name == "events":
-                raise already_committed(leaf.op_id) from error
+            if breaks_unique(error) and error.diag.table_name == "events":  # it may be heard of before COMMIT is sent
+                raise already_committed(committing.op_id) from error
             raise (translated(error, location) if committing.tx is None else committing.tx.meant(error)) from error
         try:
             landed = self._look_for(leaf, head)
@@ -310,6 +310,9 @@ class _Committing:
     leaf: Leaf | None = None
     value: object = None
     tx: PostgresTx | None = None
+
+    def __init__(self, op_id: bytes) -> None:
+        self.op_id = op_id
 
 
 class _Turns:
