@@ -1,4 +1,4 @@
-"""Attempts across hosts: a crashed host's run goes on elsewhere, a paused host writes nothing more, no effect is twice."""
+"""Attempts across hosts: a crashed host's run goes on elsewhere, a paused host writes nothing, no effect is twice."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_without_the_database_before_the_hand_out_nothing_is_sent(parted: Parted
 
 @pytest.mark.parametrize("landed", [True, False])
 def test_a_hand_out_that_nobody_can_look_up_is_none(parted: Parted, landed: bool) -> None:
-    """Who was not told of it sends nothing. Where it is on record, the one permit is gone; else it is still to be had."""
+    """Who was not told of it sends nothing. Where it is on record the one permit is gone, else it is to be had."""
     holder = parted.holder("dispatch.prepared")
     parted.database.cut_at(b"COMMIT", after=landed, then_down=True)
     assert holder.go_on().end() == ["error Uncertain commit_unknown"]

@@ -70,6 +70,11 @@ class Server:
         self.run(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' {more}")
         return name
 
+    def own(self, folder: Path) -> None:
+        """Let a folder be that of the user whom the server runs as."""
+        if self._who:
+            os.chown(folder, self._who["user"], self._who["group"])
+
     def initialise(self) -> None:
         """Make its files."""
         self._run("initdb", "-D", str(self.data), "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
@@ -168,8 +173,7 @@ def new_server(**settings: str) -> Iterator[Server]:
     folder = Path(mkdtemp(prefix="arl-pg-", dir=memory if os.access(memory, os.W_OK) else None))
     try:
         server = Server(binaries, folder, settings)
-        if server._who:
-            os.chown(folder, server._who["user"], server._who["group"])
+        server.own(folder)
         try:
             yield server
         finally:
