@@ -17,6 +17,7 @@ from tests.fault.postgres_kit import (
     doubt,
     make_store,
     newest,
+    nothing_is_claimed_twice,
     propose,
     results_of,
     some_hosts,
@@ -110,6 +111,20 @@ def test_a_host_whose_sessions_ended_goes_on_where_nobody_took_its_run(host: Hos
     _end_sessions(server, first)
     assert first.tell().end()[-1] == "done 1 2 3"
     check_ledger(url)
+
+
+@pytest.mark.parametrize("point", ["commit.begin", "commit.before"])
+def test_a_host_that_is_paused_within_a_transaction_is_not_waited_for_without_end(
+    host: Hosts, url: str, point: str
+) -> None:
+    """Its machine answers the server's packets, and it holds the head: whoever waits in vain has its session ended."""
+    propose(url, "k0", "k1")
+    paused = host("claims", url, "paused", 2, 0, TEST_STOP_AT=f"{point}#2").stopped()
+    other = host("claims", url, "other", 2, 1)
+    assert other.end()[-1] == "over"
+    assert "Unavailable store_busy" in other.said("again")
+    assert paused.go_on().end()[-1] == "over"
+    nothing_is_claimed_twice(url, [paused, other], 2)
 
 
 def _end_sessions(server: Server, host: Host) -> None:

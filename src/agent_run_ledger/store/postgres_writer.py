@@ -29,6 +29,8 @@ from agent_run_ledger.store.statements import statements
 T = TypeVar("T")
 
 _VACUUM_S = 3_600.0
+_STANDS_STILL_MS = 5_000
+"""A transaction takes milliseconds; whose holder says nothing for so long is ended by whoever waited in vain."""
 _WARNING = "WARNING"
 
 
@@ -173,6 +175,13 @@ class PostgresWriter:
 
         A connection that died since its last use is replaced, once: nothing has happened yet.
         """
+        try:
+            return self._begin_anew(sync)
+        except psycopg.errors.LockNotAvailable:
+            self._end_stalled()
+            raise
+
+    def _begin_anew(self, sync: bool) -> tuple[Connection, Head, int]:
         kept = self._connection
         if kept is not None:
             try:
@@ -203,6 +212,18 @@ class PostgresWriter:
         self._read = server_ms(clock.fetchall()), time.monotonic()
         now_ms = self._read[0] if self._clock is None else self._clock.now_ms()
         return connection, head, max(now_ms, head.time_ms)
+
+    def _end_stalled(self) -> None:
+        """Have the server end the session of a host that is paused with the head in its hands, if it is one.
+
+        The server's own limits do not see it: between the statements of a pipeline they are not counted. Its
+        transaction is undone, and it learns that its connection is lost.
+        """
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            with suppress(psycopg.Error):
+                connection.execute(self._q["rollback"], prepare=False)
+                connection.execute(self._q["end_stalled"], (_STANDS_STILL_MS,), prepare=False)
 
     def _append(self, connection: Connection, leaf: Leaf, now_ms: int) -> None:
         q = self._q
