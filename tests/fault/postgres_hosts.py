@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from agent_run_ledger import EffectLedger, LedgerError, Refused, RunBusy, RunLedger, Unavailable, Uncertain, probes
+from agent_run_ledger.effects import Unrecorded
 from agent_run_ledger.targets import http
 from tests.fault.effect_kit import EXECUTOR
 
@@ -55,6 +56,8 @@ def dispatch(url: str, target: str, worker: str, key: str) -> None:
             action_id = ledger.inspect(key)[-1].action_id
             done = ledger.dispatcher(http(target, timeout_s=WAIT_S), EXECUTOR, worker=worker).dispatch(action_id)
             say("state", done.view.state, type(done.report).__name__)
+    except Unrecorded as error:
+        say("error Unrecorded", type(error.report).__name__, getattr(error.report, "reason", ""))
     except LedgerError as error:
         say("error", type(error).__name__, error.code)
 

@@ -257,6 +257,20 @@ def test_a_head_that_stays_locked_is_unavailable_and_the_body_does_not_run(
     begin(hurried)
 
 
+def test_a_holder_that_waits_for_a_moment_keeps_its_session(
+    postgres: Cluster, store: PostgresStore, backend: Backend
+) -> None:
+    """Somebody in a hurry gives up, and ends nobody who may only be slow."""
+    store.close()
+    hurried = backend.open(create=False, wait_s=0.2)
+    with psycopg.connect(postgres.url(_database(hurried))) as other:  # type: ignore[arg-type]
+        other.execute("SELECT 1 FROM agent_run_ledger.head FOR UPDATE")
+        with pytest.raises(Unavailable):
+            begin(hurried)
+        assert other.execute("SELECT 1").fetchall() == [(1,)]
+    begin(hurried)
+
+
 def test_the_clock_is_read_after_the_lock_was_waited_for(postgres: Cluster, store: PostgresStore) -> None:
     """A blocker that rolls back: its waiter's row is not read anew, so only a statement of its own reads the clock."""
     begin(store)

@@ -167,6 +167,21 @@ def test_who_saw_what_the_standby_never_had_writes_nothing_after_it_took_over(
     again.close()
 
 
+def test_while_nobody_is_primary_that_is_said(servers: tuple[Server, Server]) -> None:
+    primary, standby = servers
+    url = f"postgresql://{SUPERUSER}@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{primary.new_database()}"
+    store = open_postgres(url, create=True, wait_s=2.0)
+    primary.kill()
+    for use in (lambda: store.transact(op(), lambda tx: begin_in(tx, "r")), lambda: store.lock_run("r")):
+        with pytest.raises(Unavailable) as caught:
+            use()
+        assert caught.value.code == "read_only"
+    standby.promote()
+    store.transact(op(), lambda tx: begin_in(tx, "r"))
+    assert check_log(store) == 2
+    store.close()
+
+
 def test_a_standby_is_not_read_in_the_place_of_the_primary(servers: tuple[Server, Server]) -> None:
     """A standby that stopped replaying says what was so before; nobody who writes reads it."""
     primary, standby = servers
