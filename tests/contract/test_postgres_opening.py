@@ -172,6 +172,31 @@ def test_a_commit_that_could_be_lost_is_not_settled_for(postgres: Cluster, url: 
     assert "synchronous_commit" in error.message
 
 
+def test_a_host_that_is_gone_is_noticed_by_the_server_too(url: str) -> None:
+    """Else it holds its locks for two hours. The URL's options stand above."""
+    open_postgres(url, create=True).close()
+    for more, said in (("", "10"), ("?options=-c%20tcp_keepalives_idle%3D3", "3")):
+        connection = connect(place_of(url + more, wait_s=2.0, entropy=ENTROPY))
+        assert connection.execute("SHOW tcp_keepalives_idle").fetchall() == [(said,)]
+        assert connection.execute("SHOW tcp_user_timeout").fetchall() != [("0",)]
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann@a:1,b:2/x", "postgresql://ann@a:1,b:2/x"),
+        ("postgresql://ann:p@a,b:2/x?target_session_attrs=read-write", "postgresql://ann@a:5432,b:2/x"),
+        ("postgresql://a,b/x", "postgresql://a:5432,b:5432/x"),
+        ("postgresql:///x?host=a,b&port=7", "postgresql://a:7,b:7/x"),
+    ],
+)
+def test_each_of_several_hosts_is_shown_with_its_port(url: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGPORT", "PGUSER", "PGHOST"):
+        monkeypatch.delenv(name, raising=False)
+    assert place_of(url, wait_s=1.0, entropy=ENTROPY).location == shown
+
+
 def test_what_the_database_was_set_to_does_not_count(postgres: Cluster, database: str, url: str) -> None:
     for setting in ("synchronous_commit = off", "search_path = public", "default_transaction_isolation = serializable"):
         postgres.run(f"ALTER DATABASE {database} SET {setting}")

@@ -19,7 +19,8 @@ from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.kernel.effects.evidence import Receipt
 from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import open_sqlite, open_store
+from agent_run_ledger.store.opening import durability_of
 
 REQUESTER = Actor("ann", frozenset({Role.REQUESTER}))
 APPROVER = Actor("bob", frozenset({Role.APPROVER}))
@@ -147,12 +148,12 @@ class Line:
         return str(self.command["class"])
 
 
-def log_of(path: Path) -> list[Line]:
+def log_of(path: Path | str) -> list[Line]:
     """Every transition in the order of the log, each compared with its leaf; AssertionError where one is not as said.
 
     The store's rows must be what the last record of each member says, and no record or change is alone.
     """
-    store = open_sqlite(path, create=False, durability=_durability(path))
+    store = open_store(path, create=False, durability=durability_of(path))
     try:
         reader = store.reader()
         size = reader.head().size
@@ -198,12 +199,6 @@ def log_of(path: Path) -> list[Line]:
         return lines
     finally:
         store.close()
-
-
-def _durability(path: Path) -> str:
-    from agent_run_ledger.store import stored_durability
-
-    return stored_durability(path)
 
 
 def broken(lines: list[Line]) -> Iterator[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unavailable, Uncertain
 from agent_run_ledger.ports import Tx
+from agent_run_ledger.store.postgres_driver import Connection
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
+from agent_run_ledger.store.postgres_writer import PostgresWriter
 from tests.contract.run_kit import until
 from tests.contract.store_kit import (
     Backend,
@@ -194,6 +197,26 @@ def test_a_commit_whose_outcome_nobody_can_look_up_is_uncertain_until_somebody_c
     check_log(remote)
 
 
+def test_an_operation_that_is_on_record_is_named_however_early_the_server_says_so(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its refusal is an answer to the leaf, and may come before COMMIT is sent."""
+    begin(store)
+    operation = op()
+    store.transact(operation, lambda tx: begin_in(tx, "one"))
+    append = PostgresWriter._append
+
+    def hears(self: PostgresWriter, connection: Connection, *more: Any) -> None:
+        append(self, connection, *more)
+        connection.execute("SELECT 1").fetchall()
+
+    monkeypatch.setattr(PostgresWriter, "_append", hears)
+    with pytest.raises(Refused) as caught:
+        store.transact(operation, lambda tx: begin_in(tx, "two"))
+    assert caught.value.code == "already_committed"
+    assert check_log(store) == 3
+
+
 def test_a_lookup_waits_for_who_holds_the_head_and_guesses_nothing_when_that_stays(
     postgres: Cluster, path: Relay
 ) -> None:
@@ -231,6 +254,20 @@ def test_a_head_that_stays_locked_is_unavailable_and_the_body_does_not_run(
             hurried.transact(op(), lambda tx: ran.append(1))
     assert caught.value.code == "store_busy"
     assert ran == []
+    begin(hurried)
+
+
+def test_a_holder_that_waits_for_a_moment_keeps_its_session(
+    postgres: Cluster, store: PostgresStore, backend: Backend
+) -> None:
+    """Somebody in a hurry gives up, and ends nobody who may only be slow."""
+    store.close()
+    hurried = backend.open(create=False, wait_s=0.2)
+    with psycopg.connect(postgres.url(_database(hurried))) as other:  # type: ignore[arg-type]
+        other.execute("SELECT 1 FROM agent_run_ledger.head FOR UPDATE")
+        with pytest.raises(Unavailable):
+            begin(hurried)
+        assert other.execute("SELECT 1").fetchall() == [(1,)]
     begin(hurried)
 
 

@@ -79,11 +79,11 @@ class Process:
 
 
 class Case:
-    """A store with runs that were submitted, and the workers of them."""
+    """A store with runs that were submitted, and the workers of them. `db`: where it is, by default in the folder."""
 
-    def __init__(self, folder: Path, runs: int) -> None:
+    def __init__(self, folder: Path, runs: int, db: str = "") -> None:
         self.folder = folder
-        self.place = new_place(folder, "runs.db")
+        self.place = db or new_place(folder, "runs.db")
         self.names = [f"r{number}" for number in range(runs)]
         with self.ledger() as ledger:
             ledger.entry(worker_program.job.plain)
@@ -122,9 +122,9 @@ class Case:
 
 
 @contextmanager
-def case(runs: int) -> Iterator[Case]:
+def case(runs: int, db: str = "") -> Iterator[Case]:
     with TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        made = Case(Path(folder), runs)
+        made = Case(Path(folder), runs, db)
         try:
             yield made
         finally:

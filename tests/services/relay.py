@@ -22,33 +22,44 @@ class Relay:
         self._renames_backend = renames_backend
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._cut: tuple[bytes, bool] | None = None
+        self._cut: tuple[bytes, bool, bool] | None = None
         self._answered = True
         self.turns = 0
         """How often a request followed an answer: round trips, where one connection is in use."""
         self._down = False
+        self._flows = threading.Event()
+        self._flows.set()
         self._closed = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut_at(self, request: bytes, *, after: bool) -> None:
-        """End the next connection that sends these bytes: before the server has them, or after its answer is lost."""
+    def cut_at(self, request: bytes, *, after: bool, then_down: bool = False) -> None:
+        """End the next connection that sends these bytes: before the server has them, or after its answer is lost.
+
+        `then_down`: and take no new one.
+        """
         with self._lock:
-            self._cut = (request, after)
+            self._cut = (request, after, then_down)
+
+    def go_silent(self) -> None:
+        """Carry nothing more, and say nothing of it: as a network does that is parted."""
+        self._flows.clear()
 
     def go_down(self) -> None:
-        """End every connection and take no new one."""
+        """End every connection and take no new one; what waited to be carried is lost."""
         with self._lock:
             self._down = True
+            self._flows.set()
             pairs, self._pairs = self._pairs, []
         for pair in pairs:
             _end(*pair)
 
     def come_back(self) -> None:
-        """Take connections again."""
+        """Take connections again, and carry what waited."""
         with self._lock:
             self._down = False
+            self._flows.set()
 
     def close(self) -> None:
         """Stop."""
@@ -67,7 +78,12 @@ class Relay:
             if self._down:
                 client.close()
                 continue
-            server = socket.create_connection(("127.0.0.1", self._target))
+            self._flows.wait()  # who is parted from a server does not come to it either
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                client.close()
+                continue
             with self._lock:
                 self._pairs.append((client, server))
             lost = threading.Event()
@@ -83,6 +99,7 @@ class Relay:
                 if self._answered:
                     self.turns, self._answered = self.turns + 1, False
                 cut = self._taken(sent)
+                self._flows.wait()
                 if cut is None:
                     server.sendall(sent)
                     continue
@@ -96,6 +113,7 @@ class Relay:
         with suppress(OSError):
             while said := server.recv(1 << 16):
                 self._answered = True
+                self._flows.wait()
                 if not lost.is_set():
                     client.sendall(self._renamed(said))
                 elif _DONE in said:
@@ -107,7 +125,8 @@ class Relay:
         with self._lock:
             if self._cut is None or self._cut[0] not in sent:
                 return None
-            (_, after), self._cut = self._cut, None
+            (_, after, down), self._cut = self._cut, None
+            self._down = self._down or down
             return after
 
     def _renamed(self, said: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from agent_run_ledger.effects.answers import MAX_ANSWER_BYTES
 from agent_run_ledger.effects.views import ActionView
-from agent_run_ledger.errors import LedgerError, Refused, Tampered, Uncertain
+from agent_run_ledger.errors import LedgerError, Refused, Tampered, Unavailable, Uncertain
 from agent_run_ledger.kernel.effects.commands import Actor, DoubtBy
 from agent_run_ledger.kernel.effects.evidence import FenceAnswer, Found, Observation, Receipt
 from agent_run_ledger.kernel.effects.idempotency import idempotency_key_of
@@ -188,8 +188,11 @@ class Dispatcher:
             def in_time() -> bool:
                 return lives(permit, asked, self._time.sample())
 
-            if not in_time():
-                return NotSent(reason="permit_expired")
+            try:
+                if not in_time():
+                    return NotSent(reason="permit_expired")
+            except Unavailable:
+                return NotSent(reason="no_time")
             reach("dispatch.sending")
             request, key = request_from(handed.request), idempotency_key_of(permit)
             return self._target.send(Sending(request=request, permit=permit, idempotency_key=key, in_time=in_time))

@@ -39,6 +39,8 @@ class CheckedTime:
         """See ports.effects.TimeSource.sample."""
         try:
             said: Any = self._source.sample()
+        except Unavailable:  # a server's clock: it says itself what is the matter
+            raise
         except Exception as error:
             raise Unavailable(f"the clock cannot be read: {error!r}", code="no_time") from error
         if not isinstance(said, Sample) or not _is_whole(said):

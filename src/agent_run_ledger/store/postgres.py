@@ -32,6 +32,9 @@ OLDEST_SERVER: Final = 130_000
 """As server_version_num says it. Older ones get no corrections any more."""
 
 _CONFIRMED: Final = ("on", "remote_apply")
+_MAY_BE_STANDBY: Final = frozenset({"any", "standby", "prefer-standby", "read-only"})
+"""As target_session_attrs: who says so may read what is older than what was committed."""
+
 _SCHEMA_PATH: Final = "agent_run_ledger,pg_temp"
 
 # What a dead peer costs: without these a lost host is noticed after two hours. The URL may say otherwise.
@@ -44,6 +47,18 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+
+# The same for the server's side: the locks of a host that is gone are held until the server notices. What the URL's
+# options say stands behind it, and above it.
+_NOTICED: Final = " ".join(
+    f"-c {name}={value}"
+    for name, value in {
+        "tcp_keepalives_idle": 10,
+        "tcp_keepalives_interval": 5,
+        "tcp_keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+    }.items()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,21 +87,29 @@ def place_of(url: str, *, wait_s: float, entropy: Entropy) -> Place:
 
 
 def _location_of(named: Mapping[str, Any]) -> str:
-    host = str(named.get("host") or named.get("hostaddr") or os.environ.get("PGHOST") or "localhost")
-    port = str(named.get("port") or os.environ.get("PGPORT") or "5432")
+    hosts = str(named.get("host") or named.get("hostaddr") or os.environ.get("PGHOST") or "localhost").split(",")
+    ports = str(named.get("port") or os.environ.get("PGPORT") or "5432").split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    where = ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=False))
     user = named.get("user") or os.environ.get("PGUSER")
     database = named.get("dbname") or os.environ.get("PGDATABASE") or user or ""
     who = f"{quote(str(user), safe='')}@" if user else ""
-    return f"postgresql://{who}{quote(host, safe=',:.')}:{port}/{quote(str(database), safe='')}"
+    return f"postgresql://{who}{quote(where, safe=',:.')}/{quote(str(database), safe='')}"
 
 
-def connect(place: Place, *, readonly: bool = False) -> Connection:
+def connect(place: Place, *, readonly: bool = False, primary: bool = True) -> Connection:
     """Open a connection and make sure that it is what the store needs: direct, synchronous, on tables of ours.
 
+    Of several hosts that the URL names the first one is taken that may be written. `readonly` without `primary` lets a
+    standby be read, where it is the only host or the URL asks for one.
     Unavailable: unreachable, too_many_connections, server_starting, read_only. Refused: login_refused, no_database,
     pooled_connection, bad_encoding. Misuse: server_too_old.
     """
-    parameters = {**place.parameters, "options": _options(place, readonly=readonly)}
+    parameters = {
+        **place.parameters,
+        **_wanted_host(place, readonly=readonly, primary=primary),
+        "options": _options(place, readonly=readonly),
+    }
     connection, failed = None, None
     try:
         connection = connect_to(parameters, limit_s=_LONGER * place.wait_s + _MORE_S)
@@ -95,7 +118,7 @@ def connect(place: Place, *, readonly: bool = False) -> Connection:
     if connection is None or failed is not None:
         raise unconnected(failed or psycopg.OperationalError(), place.location) from failed
     try:
-        _check_session(connection, place, readonly=readonly)
+        _check_session(connection, place, readonly=readonly, primary=primary)
     except BaseException as error:
         connection.close()
         if isinstance(error, psycopg.Error):
@@ -103,6 +126,17 @@ def connect(place: Place, *, readonly: bool = False) -> Connection:
         raise
     _open.add(connection)
     return connection
+
+
+def _wanted_host(place: Place, *, readonly: bool, primary: bool) -> dict[str, str]:
+    """Return which of several hosts will do. A session that is read-only by its own options is never "read-write"."""
+    asked = str(place.parameters.get("target_session_attrs") or os.environ.get("PGTARGETSESSIONATTRS") or "")
+    several = "," in f"{place.parameters.get('host') or ''}{place.parameters.get('hostaddr') or ''}"
+    if asked in _MAY_BE_STANDBY and readonly and not primary:
+        return {}
+    if not asked and not several:
+        return {}
+    return {"target_session_attrs": "primary" if readonly else "read-write"}
 
 
 def _options(place: Place, *, readonly: bool) -> str:
@@ -120,10 +154,10 @@ def _options(place: Place, *, readonly: bool) -> str:
     }
     if "synchronous_commit" not in given:
         wanted["synchronous_commit"] = "on"
-    return " ".join((given, *(f"-c {name}={value}" for name, value in wanted.items()))).strip()
+    return " ".join((_NOTICED, given, *(f"-c {name}={value}" for name, value in wanted.items()))).strip()
 
 
-def _check_session(connection: Connection, place: Place, *, readonly: bool) -> None:
+def _check_session(connection: Connection, place: Place, *, readonly: bool, primary: bool) -> None:
     found = connection.execute(statements(QUERIES_FILE)["select_session"], prepare=False).fetchall()[0]
     pid, synchronous, path, encoding, version, standby, _ = found
     location = place.location
@@ -139,13 +173,11 @@ def _check_session(connection: Connection, place: Place, *, readonly: bool) -> N
         raise Refused(
             f"{location} stores text as {encoding}", code="bad_encoding", hint="make a database with ENCODING 'UTF8'"
         )
-    if readonly:
-        return
-    if standby:
+    if standby and (primary or not readonly):
         raise Unavailable(
             f"{location} is a standby, which cannot be written", code="read_only", hint="name the primary"
         )
-    if synchronous not in _CONFIRMED:
+    if not readonly and synchronous not in _CONFIRMED:
         raise Unavailable(
             f"{location}: synchronous_commit is {synchronous}, so that a commit could be lost",
             code="cannot_open",

@@ -43,6 +43,7 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"database .* does not exist"), "3D000"),
     (re.compile(r"too many (?:clients|connections)|remaining connection slots|connection limit"), "53300"),
     (re.compile(r"starting up|shutting down|recovery mode|not yet accepting"), "57P03"),
+    (re.compile(r"session is (?:not )?read-only|server is in hot standby"), "25006"),
 )
 _POOLER = re.compile(r"unsupported startup parameter")
 _LONGEST = 300

@@ -33,6 +33,8 @@ class ReadingPool:
         self._mutex = threading.Lock()
         self._closed = False
         self._pid = os.getpid()
+        self.primary = False
+        """Whether only a server that may be written is read: who writes must not read what is older than that."""
 
     def use(self, fn: Callable[[Connection], T]) -> T:
         """Run `fn` with a connection. A read that finds a connection dead is done once more on a new one.
@@ -56,7 +58,7 @@ class ReadingPool:
                 except psycopg.Error as error:
                     if not kept.closed:
                         raise translated(error, location) from error
-            return self._run(connect(self._place, readonly=True), fn)
+            return self._run(connect(self._place, readonly=True, primary=self.primary), fn)
         except psycopg.Error as error:
             raise translated(error, location) from error
         finally:
@@ -66,6 +68,13 @@ class ReadingPool:
         """Close those that nobody uses, and the others when they come back."""
         with self._mutex:
             self._closed, free, self._free = True, self._free, []
+        for connection in free:
+            connection.close()
+
+    def only_primary(self) -> None:
+        """From now on read only where one may write."""
+        with self._mutex:
+            self.primary, free, self._free = True, self._free, []
         for connection in free:
             connection.close()
 

@@ -64,6 +64,7 @@ class SharedPostgres:
                 raise
         except psycopg.Error as error:
             raise translated(error, self.place.location) from error
+        self.pool.only_primary()
         self._writer = PostgresWriter(self.place, self.log_id, self._clock, connection)
 
     @property

@@ -31,6 +31,8 @@ from agent_run_ledger.store.statements import statements
 T = TypeVar("T")
 
 _VACUUM_S = 3_600.0
+_STANDS_STILL_MS = 5_000
+"""A transaction takes milliseconds; whose holder says nothing for so long is ended by whoever waited in vain."""
 _WARNING = "WARNING"
 
 
@@ -119,7 +121,7 @@ class PostgresWriter:
         location, ended = self._place.location, False
         try:
             connection, head, now_ms = self._begin(sync)
-            committing = _Committing()
+            committing = _Committing(op_id)
             try:
                 value = self._within(connection, fn, head, now_ms, op_id, committing)
             except psycopg.Error as error:
@@ -182,6 +184,13 @@ class PostgresWriter:
 
         A connection that died since its last use is replaced, once: nothing has happened yet.
         """
+        try:
+            return self._begin_anew(sync)
+        except psycopg.errors.LockNotAvailable:
+            self._end_stalled()
+            raise
+
+    def _begin_anew(self, sync: bool) -> tuple[Connection, Head, int]:
         kept = self._connection
         if kept is not None:
             try:
@@ -217,6 +226,18 @@ class PostgresWriter:
         now_ms = self._read[0] if self._clock is None else self._clock.now_ms()
         return connection, head, max(now_ms, head.time_ms)
 
+    def _end_stalled(self) -> None:
+        """Have the server end the session of a host that is paused with the head in its hands, if it is one.
+
+        The server's own limits do not see it: between the statements of a pipeline they are not counted. Its
+        transaction is undone, and it learns that its connection is lost.
+        """
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            with suppress(psycopg.Error):
+                connection.execute(self._q["rollback"], prepare=False)
+                connection.execute(self._q["end_stalled"], (_STANDS_STILL_MS,), prepare=False)
+
     def _append(self, connection: Connection, leaf: Leaf, now_ms: int) -> None:
         q = self._q
         connection.execute(q["insert_event"], (leaf.index, leaf.op_id, leaf.envelope))
@@ -247,8 +268,8 @@ class PostgresWriter:
         """
         location, connection, leaf = self._place.location, self._connection, committing.leaf
         if leaf is None or (connection is not None and not connection.closed):
-            if leaf is not None and breaks_unique(error) and error.diag.table_name == "events":
-                raise already_committed(leaf.op_id) from error
+            if breaks_unique(error) and error.diag.table_name == "events":  # it may be heard of before COMMIT is sent
+                raise already_committed(committing.op_id) from error
             raise (translated(error, location) if committing.tx is None else committing.tx.meant(error)) from error
         try:
             landed = self._look_for(leaf, head)
@@ -322,6 +343,9 @@ class _Committing:
     leaf: Leaf | None = None
     value: object = None
     tx: PostgresTx | None = None
+
+    def __init__(self, op_id: bytes) -> None:
+        self.op_id = op_id
 
 
 class _Turns:

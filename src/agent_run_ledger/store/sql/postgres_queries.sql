@@ -17,6 +17,12 @@ ROLLBACK;
 -- name: lock_head
 SELECT size, frontier, epoch, time_ms FROM head WHERE id = 1 FOR UPDATE;
 
+-- name: end_stalled
+-- The session of this user that holds the head, and whose client has said nothing for so many milliseconds.
+SELECT pg_terminate_backend(activity.pid) FROM head JOIN pg_stat_activity AS activity ON activity.backend_xid = head.xmax
+WHERE head.id = 1 AND activity.usename = current_user AND activity.pid <> pg_backend_pid()
+    AND activity.wait_event = 'ClientRead' AND activity.state_change < clock_timestamp() - %s * interval '1 millisecond';
+
 -- name: select_clock
 -- And whether the store moves, which a transaction may only believe when it is asked behind the lock.
 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, (SELECT value FROM meta WHERE key = 'move');
