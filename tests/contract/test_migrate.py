@@ -271,7 +271,7 @@ def test_a_store_is_not_moved_onto_itself(small: Path, place: Place) -> None:
 
 def test_wrong_credentials_stop_nothing_and_are_not_repeated(small: Path, place: Place, postgres: Cluster) -> None:
     database = place("server").rsplit("/", 1)[1]
-    said = refused(lambda: migrate(small, postgres.url(database, password="another s3cret")), "login_refused")
+    said = refused(lambda: migrate(small, postgres.url(database, user="stranger", password="another s3cret")), "login_refused")
     assert "s3cret" not in f"{said!r}{said}"
     assert live(small)
 
