@@ -137,11 +137,11 @@ def _at_work(source: Named, target: Named, wait_s: float, entropy: Entropy) -> G
 
 def _spot(named: Named, wait_s: float, entropy: Entropy) -> Spot:
     if not is_url(named):
-        from agent_run_ledger.store.move_sqlite import SqliteSpot
+        from agent_run_ledger.store.sqlite_move import SqliteSpot
 
         return SqliteSpot(named, wait_s=wait_s, entropy=entropy)
     try:
-        from agent_run_ledger.store.move_postgres import PostgresSpot
+        from agent_run_ledger.store.postgres_move import PostgresSpot
     except ImportError as error:
         raise Misuse(
             f"a store at a server needs a driver that is not there: {error}",
