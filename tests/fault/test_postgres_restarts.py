@@ -203,19 +203,27 @@ def test_a_deadlock_with_another_program_is_told_and_nothing_of_it_is_there(
 
 
 def test_a_server_that_takes_no_more_connections_is_waited_for(server: Server, database: str) -> None:
-    with role(server, database) as url, ExitStack() as taken, case(2, url) as made:
+    with role(server, database) as url, ExitStack() as taken, case(6, url) as made:
+        worker = made.start("--concurrency", "2", pause_s=0.1)
+        worker.until(lambda: made.notes().total() >= 2)
         limit = int(server.run("SHOW max_connections")[0][0])
-        with suppress(psycopg.OperationalError):  # until there is none
-            for _ in range(limit):
-                taken.enter_context(psycopg.connect(server.url(), autocommit=True))
+        with psycopg.connect(server.url(), autocommit=True) as striker:
+            with suppress(psycopg.OperationalError):  # until there is none
+                for _ in range(limit):
+                    taken.enter_context(psycopg.connect(server.url(), autocommit=True))
+            ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s"
+            striker.execute(ended, (f"user_{database}",))
+            with suppress(psycopg.OperationalError):  # and those that it had
+                for _ in range(limit):
+                    taken.enter_context(psycopg.connect(server.url(), autocommit=True))
         with pytest.raises(Unavailable) as caught:
             open_postgres(f"{url}?application_name=late", create=False)
         assert caught.value.code == "too_many_connections"
-        worker = made.start("--until-idle")
-        worker.until(lambda: worker.told("trouble") > 0)
+        worker.until(lambda: worker.told("trouble") + worker.told("interrupted") > 0)
         taken.close()
-        assert worker.end()[0] == 0, worker.lines
-        made.ends_well(repeated=2)
+        worker.until(lambda: _all_completed(made))
+        assert worker.end(15)[0] == 0, worker.lines
+        made.ends_well(repeated=4)
 
 
 def test_a_role_with_too_few_connections_is_told_so(host: Hosts, server: Server, database: str) -> None:
