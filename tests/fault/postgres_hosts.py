@@ -131,12 +131,25 @@ def sockets_of(port: int) -> list[int]:
     return found
 
 
+REPAIR = 19
+"""TCP_REPAIR (Linux): a socket in this mode is closed without a packet."""
+
+
+def can_vanish() -> bool:
+    """Whether this process may close a connection without a word: it takes Linux and CAP_NET_ADMIN."""
+    with socket.socket() as one:
+        try:
+            one.setsockopt(socket.IPPROTO_TCP, REPAIR, 1)
+        except OSError:
+            return False
+    return True
+
+
 def vanish(port: int) -> None:
     """Let every connection to a port be gone without a word to the other side, as if the host had lost its power."""
-    repair = 19  # TCP_REPAIR (Linux): a socket in this mode is closed without a packet
     for descriptor in sockets_of(port):
         with socket.socket(fileno=os.dup(descriptor)) as one:
-            one.setsockopt(socket.IPPROTO_TCP, repair, 1)
+            one.setsockopt(socket.IPPROTO_TCP, REPAIR, 1)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, descriptor)
         os.close(nowhere)
