@@ -103,11 +103,11 @@ def test_help_lists_what_is_built_and_nothing_else(arl: Arl) -> None:
 
     assert listed() == {
         "init", "usage", "verify", "export", "backup", "upgrade", "erase", "prune", "sql", "doctor", "metrics", "demo",
-        "lab", "kit", "bench", "version", "runs", "breaker", "proxy", "effects", "actions",
+        "lab", "kit", "bench", "version", "runs", "breaker", "proxy", "effects", "actions", "worker", "migrate",
         "approvals", "trust", "principals", "keys",
     }  # fmt: skip
     assert listed("runs") == {
-        "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel",
+        "list", "show", "explain", "watch", "fork", "resolve", "quarantine", "release", "takeover", "cancel", "submit",
     }  # fmt: skip
     assert listed("effects") == {"list", "show", "observe", "reconcile", "doubt", "expire"}
     assert listed("actions") == {"propose", "successor"}

@@ -36,7 +36,7 @@ class Scratch:
     def __init__(self) -> None:
         self.file = apsw.Connection(":memory:")
         self.file.execute("PRAGMA foreign_keys = ON")
-        self.file.execute(sql_text("sqlite_0004.sql"))
+        self.file.execute(sql_text("sqlite_schema.sql"))
         self._triggers = [sql for (sql,) in self.file.execute("SELECT sql FROM sqlite_schema WHERE type = 'trigger'")]
         self._names = [name for (name,) in self.file.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")]
 
