@@ -8,7 +8,7 @@ import pytest
 
 from tests.adapters.mcp.sessions import Place, Session, meta_of, text_of
 
-TOOLS = 21
+TOOLS = 22
 
 LIMIT = ("--max-line-bytes", "20000")
 
