@@ -10,6 +10,7 @@ import pytest
 
 import agent_run_ledger.store
 from agent_run_ledger.store.sqlite_migrations import EFFECTS_FILE, QUERIES_FILE
+from agent_run_ledger.store.sqlite_move import MOVE_FILE
 from agent_run_ledger.store.statements import sql_text, statements
 
 FOLDER = Path(agent_run_ledger.store.__file__).parent
