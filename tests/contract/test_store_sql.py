@@ -32,10 +32,10 @@ def _plan(connection: apsw.Connection, name: str) -> str:
 def test_every_statement_is_used_and_every_name_exists() -> None:
     sources = [path.read_text() for path in FOLDER.glob("*.py") if not path.stem.startswith("postgres")]
     used = {name for text in sources for name in re.findall(r'["\']([a-z_]+)["\']', text)}
-    named = {name for file in (QUERIES_FILE, EFFECTS_FILE, MOVE_FILE) for name in statements(file)}
+    named = set(statements(QUERIES_FILE)) | set(statements(EFFECTS_FILE))
     assert named <= used
     asked = {name for text in sources for name in re.findall(r'(?:\bq|_q)\["([a-z_]+)"', text)}
-    assert asked <= named
+    assert asked <= named | set(statements(MOVE_FILE))  # most names of a move are made of those of tables
 
 
 def test_every_statement_is_understood_by_the_schema(empty: apsw.Connection) -> None:
