@@ -70,7 +70,7 @@ def test_each_failure_of_the_operating_system_has_its_word(number: int, code: st
     assert ("directory" in said.hint) is (number == errno.ENOENT)
 
 
-RUN: Row = (1, b"u" * 16, "r", "running", "", 1, 1, 5, 5, "here", None, 7, 7, None, None)
+RUN: Row = (1, b"u" * 16, "r", "running", "", 1, 1, 5, 5, "here", None, 7, 7, None, None, None)
 MARK: Row = (1 << 16, "step", b"", bytes(32), 0, 1, 1, 1, 5, 1, 0, b"")
 
 
