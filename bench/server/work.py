@@ -26,28 +26,38 @@ def statements() -> Mapping[str, str]:
     return {name: text.strip().removesuffix(";") for name, text in zip(pieces[1::2], pieces[2::2], strict=True)}
 
 
-def connect(url: str) -> Any:
-    """Return a connection on which each statement is a transaction, which the server has made durable when it ends."""
+def connect(url: str, *, autocommit: bool = True) -> Any:
+    """Return a connection; by default each statement is a transaction, which is durable when it ends."""
     import psycopg
 
-    connection = psycopg.connect(url, autocommit=True)
+    connection = psycopg.connect(url, autocommit=autocommit)
     connection.prepare_threshold = 1
     return connection
 
 
 class Bare:
-    """One table, one connection: a row and its commit in one round trip, and nothing else."""
+    """One table, one connection: a row and its commit, and nothing else.
 
-    def __init__(self, url: str, *, create: bool) -> None:
-        self._connection = connect(url)
+    `one_trip`: both in one round trip; else as a program writes it that inserts and commits: the driver makes three.
+    """
+
+    def __init__(self, url: str, *, create: bool, one_trip: bool = False) -> None:
+        self._connection = connect(url, autocommit=one_trip)
+        self._one_trip = one_trip
         if create:
             self._connection.execute(statements()["create"])
+            self._commit()
 
     def put_all(self, count: int, *, first_key: int = 0) -> None:
         """Commit `count` results as JSON, each durable before the next begins."""
         insert = statements()["insert"]
         for i in range(count):
             self._connection.execute(insert, (first_key + i, json.dumps(result(i))))
+            self._commit()
+
+    def _commit(self) -> None:
+        if not self._one_trip:
+            self._connection.commit()
 
     def close(self) -> None:
         """Close the connection."""
