@@ -168,7 +168,7 @@ def test_sigterm_lets_what_is_in_hand_end_and_takes_nothing_new() -> None:
 
 def test_what_does_not_end_in_time_is_left_where_it_is() -> None:
     with case(2) as made:
-        worker = made.start("--concurrency", "2", "--drain", "0.1", pause_s=3.0)
+        worker = made.start("--concurrency", "2", "--drain", "0.1", pause_s=600.0)  # who waits for it never ends
         worker.until(lambda: worker.told("taken") == 2)
         code, printed = worker.end(signal.SIGTERM)
         assert (code, printed.splitlines()[-1]) == (
