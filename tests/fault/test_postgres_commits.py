@@ -276,7 +276,7 @@ def test_the_clock_is_read_after_the_lock_was_waited_for(postgres: Cluster, stor
     begin(store)
     times: list[int] = []
     thread = threading.Thread(target=lambda: times.append(store.transact(op(), lambda tx: tx.now_ms)))
-    now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    now = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"  # as the store reads it
     with psycopg.connect(postgres.url(_database(store))) as other:
         other.execute("SELECT 1 FROM agent_run_ledger.head FOR UPDATE")
         thread.start()
