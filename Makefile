@@ -28,38 +28,42 @@ PACKAGE := $(VENV)/.package-$(call id,pyproject.toml)
 RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --no-input
 
-.PHONY: help demo postgres test test-fast test-adapters adapters lint bench bench-server bench-peers mutants campaign docs lock clean
+# The parts of `make test`, the long ones first.
+JOBS ?= 2
+GATE_TESTS := gate-tests-1 gate-tests-2
+GATE_FAULTS := gate-faults-1 gate-faults-2
+GATE := $(GATE_TESTS) $(GATE_FAULTS) $(ADAPTERS:%=gate-adapter-%) lint
+
+.PHONY: help demo postgres test test-fast test-adapters adapters lint bench bench-server bench-peers mutants campaign docs lock clean $(GATE)
+# Environments are made one after the other: two of pip in one would spoil it. What a part of the gate needs is there.
+ifndef GATE_RUNS
 .NOTPARALLEL:
+endif
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
 	@echo "agent-run-ledger: make TARGET"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(PACKAGE)  ## a real 20-step run, killed in step 19 and finished with nothing paid twice (under a minute)
 	@$(RUN)arl demo
 
-# Two lanes for two cores. No test measures time, each has a folder and ports of its own, and no two share a fixture.
-test: lint adapters postgres  ## everything that gates: lint, then every test but the campaigns (under 30 minutes)
-	@log=$(VENV)/beside.log; \
-	  { $(MAKE) --no-print-directory test-adapters; adapters=$$?; \
-	    $(RUN)python -m pytest -m "fault and not campaign" --part 2/2; fault=$$?; \
-	    echo "beside: exit codes: adapters $$adapters, faults 2/2 $$fault"; \
-	    [ $$adapters = 0 ] && [ $$fault = 0 ]; } >$$log 2>&1 & beside=$$!; \
-	  $(RUN)python -m pytest -m "not (fault or campaign)"; most=$$?; \
-	  $(RUN)python -m pytest -m "fault and not campaign" --part 1/2; fault=$$?; \
-	  wait $$beside; other=$$?; cat $$log; \
-	  echo "make test: exit codes: tests $$most, faults 1/2 $$fault, adapters and faults 2/2 $$other"; \
-	  [ $$most = 0 ] && [ $$fault = 0 ] && [ $$other = 0 ]
+# Two at a time, for two cores: no test measures time, each has a folder and ports of its own, and no two share a fixture.
+test: $(DEV) $(PACKAGE) postgres  ## everything that gates: lint, and every test but the campaigns (under 30 minutes)
+	@echo "make test: $(words $(GATE)) parts, $(JOBS) at a time; each is shown when it is over"
+	@GATE_RUNS=1 $(MAKE) --no-print-directory --keep-going --jobs=$(JOBS) --output-sync=target $(GATE)
+
+$(GATE_TESTS): gate-tests-%:
+	@echo "make test: tests $*/2" && $(RUN)python -m pytest -m "not (fault or campaign)" --part $*/2
+
+$(GATE_FAULTS): gate-faults-%:
+	@echo "make test: faults $*/2" && $(RUN)python -m pytest -m "fault and not campaign" --part $*/2
 
 # Debian's server is installed where it is missing and who asks is root. Without one the tests that need it are skipped.
 postgres:  ## a PostgreSQL server for the tests, which start a cluster of their own
 	@$(PYTHON) -m tests.services.postgres
 
-test-adapters: adapters  ## the adapters, each with its framework, in the framework's own environment
-	@for name in $(ADAPTERS); do echo "adapters: $$name" && \
-	  $(VENV)/adapters/$$name/bin/python -m mypy --config-file= --strict src/agent_run_ledger/adapters/$$name && \
-	  $(VENV)/adapters/$$name/bin/python -m pytest tests/adapters/$$name || exit 1; done
+test-adapters: $(ADAPTERS:%=gate-adapter-%)  ## the adapters, each with its framework, in the framework's own environment
 
 adapters: $(foreach name,$(ADAPTERS),$(call adapter_env,$(name)))  ## an environment for each framework, pinned and cached
 
@@ -125,6 +129,11 @@ $(call adapter_env,$(1)): | $(PACKAGE)
 	@$(VENV)/adapters/$(1)/bin/python -m pip install --quiet --no-input --require-hashes -r requirements/adapters/$(1).txt
 	@$(VENV)/adapters/$(1)/bin/python -m pip install --quiet --no-input --no-build-isolation --no-deps --editable .
 	@touch $$@
+
+gate-adapter-$(1): $(call adapter_env,$(1))
+	@echo "adapters: $(1)" && \
+	  $(VENV)/adapters/$(1)/bin/python -m mypy --config-file= --strict src/agent_run_ledger/adapters/$(1) && \
+	  $(VENV)/adapters/$(1)/bin/python -m pytest tests/adapters/$(1)
 endef
 $(foreach name,$(ADAPTERS),$(eval $(call make_adapter_env,$(name))))
 

@@ -165,3 +165,30 @@ def test_the_auditor_asks_again_who_asked(monkeypatch: pytest.MonkeyPatch, tmp_p
         kit.ledger.close()
         with pytest.raises(LedgerBroken, match="'x' may not ask for write_off under the trust file: unknown_principal"):
             check_ledger(kit.path)
+
+
+@pytest.mark.parametrize(
+    ("people", "code"),
+    [
+        (("olga", "otto"), "unknown_principal"),
+        (("dan", "rev"), "wrong_role"),
+        (("dan",), "few_officers"),
+        (("dan", "ola"), None),
+    ],
+)
+def test_the_auditor_asks_again_who_corrected_the_clock(
+    people: tuple[str, ...], code: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with approvals(kept=False) as kit:
+        kit.asked()
+        kit.ticks.leap(-1)
+        monkeypatch.setattr(gate, "check_officers", lambda *_: None)
+        first, *others = people
+        kit.ledger.correct_clock(actor(first, R.OFFICER), frozenset(others))
+        kit.ledger.close()
+        if code is None:
+            check_ledger(kit.path)
+        else:
+            words = f"a clock correction: it does not count under the trust file: {code}"
+            with pytest.raises(LedgerBroken, match=words):
+                check_ledger(kit.path)

@@ -1,4 +1,4 @@
-"""Every Nth of the chosen tests, so that halves of the fault tests can run beside each other (`--part 1/2`)."""
+"""Every Nth of the chosen tests, so that halves can run beside each other (`--part 1/2`)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ TARGETS = {
 
 
 # A make inside `make test` must not be steered by the outer one, least of all into the outer one's environment.
-STEERING = {"MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "VENV", "PYTHON", "UPGRADE"}
+STEERING = {"GATE_RUNS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "VENV", "PYTHON", "UPGRADE"}
 
 
 def _make(root: Path, *arguments: str) -> str:

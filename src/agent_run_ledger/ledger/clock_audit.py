@@ -23,9 +23,11 @@ class ClockAudit:
     `count` and `latest_ms` are what rules were told of corrections up to here; None where one cannot be read.
     """
 
-    def __init__(self, reader: Reader, note: Note) -> None:
+    def __init__(self, reader: Reader, note: Note, unauthorised: Callable[[Correction], list[str]]) -> None:
+        """`unauthorised` says why those who decided might not, by the trust file that was in use."""
         self._effects = reader.effects
         self._note = note
+        self._unauthorised = unauthorised
         self._beside: ByLeaf[StoredCorrection] = ByLeaf(iter(()), note, "")
         self._believed_ms: int | None = None
         self.count = 0
@@ -115,6 +117,7 @@ class ClockAudit:
         decided = correct(asked)
         if isinstance(decided, Rejected):
             yield f"the rule does not allow it: {decided.code}"
+        yield from self._unauthorised(asked)
 
     def _readable(self, first: int, stop: int) -> Iterator[StoredCorrection]:
         return readable(

@@ -55,8 +55,8 @@ class EffectAudit:
         self._effects = reader.effects
         self._note = note
         self._beside: ByLeaf[StoredTransition] = ByLeaf(iter(()), note, "")
-        self._clock = ClockAudit(reader, note)
         self._trust = TrustAudit(reader, note)
+        self._clock = ClockAudit(reader, note, self._trust.wrong_correction)
         self._owned = 0
         self._unread = False
         self._before: Standing | None = None

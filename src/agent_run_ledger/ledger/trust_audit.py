@@ -7,13 +7,15 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from agent_run_ledger.effects.authorizing import check_command, only_narrows
+from agent_run_ledger.effects.authorizing import check_command, check_officers, only_narrows
 from agent_run_ledger.effects.trusting import SignedTrust, follow_trust, open_trust
 from agent_run_ledger.effects.verifying import verify_recorded
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.effects import Action, ActionState
+from agent_run_ledger.kernel.effects.clock import Correction
 from agent_run_ledger.kernel.effects.commands import Approve
 from agent_run_ledger.kernel.effects.decided import Decision, evidence_before
+from agent_run_ledger.kernel.effects.reading import read_time
 from agent_run_ledger.kernel.effects.record import Transition
 from agent_run_ledger.kernel.effects.trust_change import (
     TrustChange,
@@ -79,6 +81,16 @@ class TrustAudit:
             check_command(trust.trust, written.ledger, _row_before(written), command, command.now)
         except LedgerError as error:
             return [f"{command.actor.principal!r} may not ask for {command.event} under the trust file: {error.code}"]
+        return []
+
+    def wrong_correction(self, asked: Correction) -> list[str]:
+        """Return why those who corrected the clock might not, under the trust file that was in use."""
+        if not self._known or self._in_use is None:
+            return []
+        try:
+            check_officers(self._in_use.trust, asked.command, read_time(asked.new, asked.new).now)
+        except LedgerError as error:
+            return [f"it does not count under the trust file: {error.code}"]
         return []
 
     def _wrong_approval(self, written: Transition, command: Approve, trust: SignedTrust) -> list[str]:
