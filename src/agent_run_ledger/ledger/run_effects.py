@@ -301,11 +301,12 @@ class RunEffects:
 
 def _unsendable(now: ActionView, error: Misuse) -> Refused:
     """Return what says that this program cannot send what people approved, which they may have edited."""
+    action_id = now.action_id.hex()
     return Refused(
-        f"what was approved as action {now.action_id.hex()} cannot be sent here: {error.message}",
+        f"what was approved as action {action_id} cannot be sent here: {error.message}",
         code=error.code,
-        hint="a program that can send it goes on; or people revoke it, and `arl actions successor` proposes it "
-        "as it can be sent",
+        hint=f"a program that can send it goes on; or people revoke it (`arl approvals revoke {action_id}`), and "
+        f"`arl actions successor {action_id}` proposes it as it can be sent",
     )
 
 

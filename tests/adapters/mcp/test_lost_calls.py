@@ -155,12 +155,13 @@ def test_the_server_ends_with_the_session_also_one_that_does_not_want_to(place: 
 
 
 def test_a_call_that_takes_too_long_is_unknown_and_a_retry_starts_nothing(place: Place) -> None:
-    policy = place.policy("[tools.start_job]\ntimeout_s = 0.3\n")
+    policy = place.policy("[tools.start_job]\ntimeout_s = 1.0\n")
     with place.session("--policy", policy) as session:
-        said = session.call("start_job", {"seconds": 1.0})
-        assert "no answer within 0.3 s" in text_of(said)
+        session.call("echo")  # the server is there now
+        said = session.call("start_job", {"seconds": 2.5})
+        assert "no answer within 1 s" in text_of(said)
         assert meta_of(said)["call"].isdigit()
-        assert [session.call("start_job", {"seconds": 1.0}) for _ in range(2)] == [said, said]
+        assert [session.call("start_job", {"seconds": 2.5}) for _ in range(2)] == [said, said]
         place.until("done start_job")
         assert session.call("echo")["isError"] is False
         session.end()
@@ -169,28 +170,30 @@ def test_a_call_that_takes_too_long_is_unknown_and_a_retry_starts_nothing(place:
         assert session.said == []
     assert place.calls("start_job") == 1
     with place.session("--policy", policy) as again:
-        assert meta_of(again.call("start_job", {"seconds": 1.0})) == meta_of(said)
+        assert meta_of(again.call("start_job", {"seconds": 2.5})) == meta_of(said)
         again.end()
     assert place.calls("start_job") == 1
 
 
 def test_with_another_call_id_it_is_another_job(place: Place) -> None:
-    policy = place.policy("[tools.start_job]\ntimeout_s = 0.2\n")
+    policy = place.policy("[tools.start_job]\ntimeout_s = 1.0\n")
     with place.session("--policy", policy) as session:
-        one = session.call("start_job", {"seconds": 1.0}, call_id="a")
-        assert session.call("start_job", {"seconds": 1.0}, call_id="a") == one
-        other = session.call("start_job", {"seconds": 1.0}, call_id="b")
+        session.call("echo")  # the server is there now
+        one = session.call("start_job", {"seconds": 2.5}, call_id="a")
+        assert session.call("start_job", {"seconds": 2.5}, call_id="a") == one
+        other = session.call("start_job", {"seconds": 2.5}, call_id="b")
         assert meta_of(other)["call"] != meta_of(one)["call"]
         session.kill()
     assert place.calls("start_job") == 2
 
 
 def test_a_safe_call_that_takes_too_long_may_be_called_again(place: Place) -> None:
-    policy = place.policy(SAFE + "timeout_s = 0.2\n")
+    policy = place.policy(SAFE + "timeout_s = 1.0\n")
     with place.session("--policy", policy) as session:
-        said = session.call("slow", {"seconds": 1.0})
+        session.call("echo")  # the server is there now
+        said = session.call("slow", {"seconds": 2.5})
         assert meta_of(said)["code"] == "step_timeout"
-        session.call("slow", {"seconds": 1.0})
+        session.call("slow", {"seconds": 2.5})
         session.end()
     assert place.calls("slow") == 2
 
