@@ -10,6 +10,9 @@ INSERT INTO bare (id, content) VALUES (%s, %s);
 SELECT n_dead_tup, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables
 WHERE schemaname = 'agent_run_ledger' AND relname = 'head';
 
+-- name: head_size
+SELECT size FROM agent_run_ledger.head;
+
 -- name: flush_statistics
 SELECT pg_stat_force_next_flush();
 

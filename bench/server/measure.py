@@ -1,8 +1,7 @@
-"""Measures steps at a server against the bare loop, writers side by side, the backlog of a queue, and a recovery."""
+"""Measures steps at a server against the bare loop, writers side by side, the backlog of a queue, and the rest."""
 
 from __future__ import annotations
 
-import gc
 import statistics
 import sys
 import time
@@ -15,15 +14,17 @@ from agent_run_ledger import RunLedger
 from agent_run_ledger.benchmark.children import race
 from agent_run_ledger.benchmark.figures import Figure, Measured, Sense, Target
 from agent_run_ledger.benchmark.work import chain, opened
-from agent_run_ledger.worker import Worker, WorkerSettings
 from agent_run_ledger.worker.picking import Picker
+from bench.server.dbos import beside_dbos
+from bench.server.recovery import recovery, timed
+from bench.server.trips import counted_trips
 from bench.server.work import Bare, connect, make_store, statements
 
 ONE = Target(sense=Sense.AT_LEAST, limit=0.30, of_ratio=True)
 EIGHT = Target(sense=Sense.AT_LEAST, limit=0.20, of_ratio=True)
 EIGHT_BESIDE_ONE = Target(sense=Sense.AT_LEAST, limit=0.50, of_ratio=True)
 PICK = Target(sense=Sense.AT_MOST, limit=100)
-RECOVERY = Target(sense=Sense.AT_MOST, limit=10)
+TRIPS = Target(sense=Sense.AT_MOST, limit=3)
 DEAD = Target(sense=Sense.AT_MOST, limit=1_000)
 
 Place = Callable[[], Any]
@@ -35,6 +36,7 @@ class Plan:
     """How much is measured."""
 
     steps: int
+    steps_counted: int
     pairs: int
     processes: int
     steps_each: int
@@ -43,19 +45,24 @@ class Plan:
     interrupted: int
 
 
-FULL = Plan(steps=1_000, pairs=5, processes=8, steps_each=250, backlog=100_000, picks=300, interrupted=1_000)
-QUICK = Plan(steps=300, pairs=2, processes=8, steps_each=50, backlog=10_000, picks=50, interrupted=100)
+FULL = Plan(
+    steps=1_000, steps_counted=200, pairs=5, processes=8, steps_each=250, backlog=100_000, picks=300, interrupted=1_000
+)
+QUICK = Plan(
+    steps=300, steps_counted=100, pairs=2, processes=8, steps_each=50, backlog=10_000, picks=50, interrupted=100
+)
 
 
 def measure(plan: Plan, place: Place, say: Callable[[str], None]) -> Measured:
     """Return all figures. Every database is a new one."""
     figures: list[Figure] = []
     one, dead = _sequential(plan, place, say)
-    figures += [*one, dead]
+    figures += [*one, _trips(plan, place), dead]
     figures += _processes(plan, place, say, alone=one[0].value)
     figures += _picks(plan, place, say)
-    figures.append(_recovery(plan, place, say))
-    return Measured(figures=figures, raw={})
+    figures += recovery(plan.interrupted, place, say, enough=plan.interrupted >= FULL.interrupted)
+    beside = beside_dbos(plan.steps, max(1, plan.pairs - 2), place, say)
+    return Measured(figures=[*figures, *beside.figures], raw=beside.raw)
 
 
 def _sequential(plan: Plan, place: Place, say: Callable[[str], None]) -> tuple[list[Figure], Figure]:
@@ -72,7 +79,7 @@ def _sequential(plan: Plan, place: Place, say: Callable[[str], None]) -> tuple[l
                 "product": ledger.execute,
             }
             order = ("floor", "product", "one trip") if number % 2 == 0 else ("one trip", "product", "floor")
-            took = {kind: _timed(works[kind]) for kind in order}
+            took = {kind: timed(works[kind]) for kind in order}
             dead = _dead_heads(url)
             bare.close()
             quick.close()
@@ -184,41 +191,20 @@ def _picks(plan: Plan, place: Place, say: Callable[[str], None]) -> list[Figure]
     ]
 
 
-def _recovery(plan: Plan, place: Place, say: Callable[[str], None]) -> Figure:
-    """Leave runs behind as a worker does that is killed, and let another one end them."""
-    say(f"server: {plan.interrupted:,} interrupted runs")
-    with place() as url, RunLedger(db_path=url) as ledger:
-        stop = [True]
-
-        @ledger.step
-        def one(number: int) -> int:
-            return number
-
-        @ledger.entry
-        def job(number: int) -> int:
-            first = one(number)
-            if stop:
-                raise SystemExit
-            return first + one(number + 1)
-
-        for number in range(plan.interrupted):
-            job.submit(f"r{number}", number=number)
-            try:
-                job.start(f"r{number}", number=number)
-            except SystemExit:
-                continue
-        stop.clear()
-        worker = Worker(ledger, settings=WorkerSettings(concurrency=8, poll_s=0.05))
-        seconds = _timed(lambda: worker.run(until_idle=True))
-        if worker.tally.outcomes.total() != plan.interrupted:
-            raise LookupError(f"not every run was gone on with: {worker.tally}")
+def _trips(plan: Plan, place: Place) -> Figure:
+    """Count the round trips of steps, in a run that is not timed."""
+    with place() as url:
+        make_store(url)
+        ledger = opened("counted", url, chain(plan.steps_counted))
+        with counted_trips() as trips:
+            ledger.execute()
+        ledger.close()
     return Figure(
-        name=f"server: recovering {plan.interrupted:,} interrupted runs",
-        value=seconds,
-        unit="s",
-        target=RECOVERY,
-        note="one worker, 8 at once; each restores a step and runs one",
-        enough=plan.interrupted >= FULL.interrupted,
+        name="server: round trips of a step",
+        value=trips[0] / plan.steps_counted,
+        unit="trips",
+        target=TRIPS,
+        note=f"a run of {plan.steps_counted} steps, its start and end among them",
     )
 
 
@@ -237,10 +223,3 @@ def _connected(url: str) -> Any:
         yield connection
     finally:
         connection.close()
-
-
-def _timed(work: Callable[[], object]) -> float:
-    gc.collect()
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

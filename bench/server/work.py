@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from agent_run_ledger import RunLedger
 from agent_run_ledger.benchmark.children import READY
-from agent_run_ledger.benchmark.work import chain, opened, result
+from agent_run_ledger.benchmark.work import Entered, chain, opened, result
 
 KEYS_EACH = 1_000_000
 _MARKER = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
@@ -48,10 +50,12 @@ class Bare:
             self._connection.execute(statements()["create"])
             self._commit()
 
-    def put_all(self, count: int, *, first_key: int = 0) -> None:
+    def put_all(self, count: int, *, first_key: int = 0, entered: Entered | None = None) -> None:
         """Commit `count` results as JSON, each durable before the next begins."""
         insert = statements()["insert"]
         for i in range(count):
+            if entered is not None:
+                entered(i)
             self._connection.execute(insert, (first_key + i, json.dumps(result(i))))
             self._commit()
 
@@ -70,22 +74,26 @@ def make_store(url: str) -> None:
         ledger.execute()
 
 
-def work_of(kind: str, url: str, number: int, steps: int) -> Callable[[], object]:
-    """Open the database and return the work of writer `number`."""
+def work_of(kind: str, url: str, number: int, steps: int, entered: Entered) -> Callable[[], object]:
+    """Open the database and return the work of writer `number`, who tells `entered` of each step that begins."""
     if kind == "floor":
         bare = Bare(url, create=False)
-        return lambda: bare.put_all(steps, first_key=number * KEYS_EACH)
-    return opened(f"run-{number}", url, chain(steps)).execute
+        return lambda: bare.put_all(steps, first_key=number * KEYS_EACH, entered=entered)
+    return opened(f"run-{number}", url, chain(steps, entered)).execute
 
 
 def main(arguments: Sequence[str]) -> None:
     """Set up, say READY, wait for the end of standard input, work, and print times as JSON: KIND URL NUMBER STEPS."""
-    work = work_of(arguments[0], arguments[1], int(arguments[2]), int(arguments[3]))
+    moments: list[int] = []
+    entered: Entered = lambda _: moments.append(time.monotonic_ns())  # noqa: E731
+    work = work_of(arguments[0], arguments[1], int(arguments[2]), int(arguments[3]), entered)
     print(READY, flush=True)
     sys.stdin.read()
     started = time.monotonic()
     work()
-    print(json.dumps({"started_s": started, "ended_s": time.monotonic()}), flush=True)
+    ended = time.monotonic()
+    p50_ms = statistics.median(later - earlier for earlier, later in pairwise(moments)) / 1e6
+    print(json.dumps({"started_s": started, "ended_s": ended, "step_p50_ms": p50_ms}), flush=True)
 
 
 if __name__ == "__main__":

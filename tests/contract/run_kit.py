@@ -90,9 +90,9 @@ def watch_sync(ledger: RunLedger, monkeypatch: pytest.MonkeyPatch) -> list[bool]
     kind = type(store_of(ledger))
     whole = kind.transact
 
-    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True) -> Any:
+    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True, first: Any = ()) -> Any:
         synced.append(sync)
-        return whole(self, op_id, fn, sync=sync)
+        return whole(self, op_id, fn, sync=sync, first=first)
 
     monkeypatch.setattr(kind, "transact", transact)
     return synced

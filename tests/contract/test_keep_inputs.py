@@ -13,7 +13,7 @@ from agent_run_ledger.errors import ClassGone, Tampered
 from agent_run_ledger.kernel.record import KEPT_INPUTS, RecordKind
 from agent_run_ledger.ledger.run_view import view_run
 from agent_run_ledger.ledger.values import read_kept_inputs
-from agent_run_ledger.runs.attempt import kept_inputs, start_detail
+from agent_run_ledger.runs.attempt import first_start, kept_inputs, start_detail
 from agent_run_ledger.runs.erase import Act, Selection, erase_run
 from agent_run_ledger.testing import check_ledger
 from tests.contract.run_kit import LyingStore, report_of, row_of, store_of, stored_of
@@ -54,7 +54,7 @@ def starts_that_keep(ledger: RunLedger) -> list[bool]:
 def test_inputs_are_kept_with_their_types_and_come_back(new_ledger: New) -> None:
     ledger = make(new_ledger)
     assert run(ledger) == 1
-    assert kept_inputs(store_of(ledger), row_of(ledger)) == {"order": ORDER, "customer": Customer("ann")}
+    assert kept_inputs(first_start(store_of(ledger), row_of(ledger))) == {"order": ORDER, "customer": Customer("ann")}
     view = view_run(store_of(ledger), row_of(ledger))
     assert view.kept_inputs_id == row_of(ledger).start_record_id
     values = read_kept_inputs(store_of(ledger), view.kept_inputs_id or 0)
@@ -67,7 +67,7 @@ def test_inputs_are_kept_with_their_types_and_come_back(new_ledger: New) -> None
 def test_without_the_setting_nothing_is_kept(new_ledger: New) -> None:
     ledger = make(new_ledger, keep_inputs=False)
     run(ledger)
-    assert kept_inputs(store_of(ledger), row_of(ledger)) is None
+    assert kept_inputs(first_start(store_of(ledger), row_of(ledger))) is None
     assert view_run(store_of(ledger), row_of(ledger)).kept_inputs_id is None
     assert b"sku" not in stored_of(ledger, RecordKind.START)[0].record.payload
 
@@ -111,7 +111,7 @@ def test_a_class_that_is_gone_stops_no_run_and_names_the_input(
         run(ledger)
     monkeypatch.delitem(globals(), "Customer")
     with pytest.raises(ClassGone):
-        kept_inputs(store_of(ledger), row_of(ledger))
+        kept_inputs(first_start(store_of(ledger), row_of(ledger)))
     assert "inputs" in start_detail(store_of(ledger), row_of(ledger))[0]
     with pytest.raises(InputsChanged, match=r"inputs\.customer differs"):
         run(ledger, customer=5)
@@ -149,14 +149,14 @@ def test_kept_inputs_of_a_changed_record_are_shown_as_not_the_ones(new_ledger: N
     shown = read_kept_inputs(store, start.record_id)
     assert [(value.intact, value.decoded) for value in shown.values()] == [(False, False)] * 2
     with pytest.raises(Tampered):
-        kept_inputs(store, row_of(ledger))
+        kept_inputs(first_start(store, row_of(ledger)))
 
 
 def test_an_input_with_the_name_of_the_tag_is_kept_too(new_ledger: New) -> None:
     ledger = new_ledger(keep_inputs=True)
     ledger.step(name="one")(lambda **_: 1)
     ledger.execute(**{"$arl": 5})
-    assert kept_inputs(store_of(ledger), row_of(ledger)) == {"$arl": 5}
+    assert kept_inputs(first_start(store_of(ledger), row_of(ledger))) == {"$arl": 5}
     shown = read_kept_inputs(store_of(ledger), row_of(ledger).start_record_id or 0)
     assert [value.value for value in shown.values()] == [{"$arl": 5}]
     assert "inputs" in start_detail(store_of(ledger), row_of(ledger))[0]

@@ -101,9 +101,9 @@ def test_a_resolution_is_synced(context: Context, monkeypatch: pytest.MonkeyPatc
     synced: list[bool] = []
     whole = type(context.store).transact
 
-    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True) -> Any:
+    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True, first: Any = ()) -> Any:
         synced.append(sync)
-        return whole(self, op_id, fn, sync=sync)
+        return whole(self, op_id, fn, sync=sync, first=first)
 
     monkeypatch.setattr(type(context.store), "transact", transact)
     resolve(context, call, "result", 1)
@@ -346,9 +346,9 @@ def test_the_lock_is_held_for_the_act_and_given_back(context: Context, monkeypat
     live: list[bool] = []
     whole = type(context.store).transact
 
-    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True) -> Any:
+    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True, first: Any = ()) -> Any:
         live.append(self.is_run_live("agent"))
-        return whole(self, op_id, fn, sync=sync)
+        return whole(self, op_id, fn, sync=sync, first=first)
 
     monkeypatch.setattr(type(context.store), "transact", transact)
     resolve(context, call, "result", 1)

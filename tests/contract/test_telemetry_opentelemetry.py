@@ -377,10 +377,10 @@ def test_a_body_whose_record_did_not_land_ends_as_unrecorded_and_its_tokens_were
     kind = type(store_of(ledger))
     whole, calls = kind.transact, iter(range(100))
 
-    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True) -> Any:
+    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True, first: Any = ()) -> Any:
         if next(calls) == 2:
             raise Unavailable("the disk is full", code="disk_full")
-        return whole(self, op_id, fn, sync=sync)
+        return whole(self, op_id, fn, sync=sync, first=first)
 
     monkeypatch.setattr(kind, "transact", transact)
     with pytest.raises(Unavailable):

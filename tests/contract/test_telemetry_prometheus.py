@@ -102,10 +102,10 @@ def test_what_was_paid_for_and_is_not_on_record_is_uncertain(new_ledger: New, mo
     kind = type(store_of(ledger))
     whole, calls = kind.transact, iter(range(100))
 
-    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True) -> Any:
+    def transact(self: Any, op_id: bytes, fn: Any, *, sync: bool = True, first: Any = ()) -> Any:
         if next(calls) == 2:
             raise Unavailable("the disk is full", code="disk_full")
-        return whole(self, op_id, fn, sync=sync)
+        return whole(self, op_id, fn, sync=sync, first=first)
 
     monkeypatch.setattr(kind, "transact", transact)
     with pytest.raises(Unavailable):

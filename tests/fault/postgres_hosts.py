@@ -93,7 +93,7 @@ def claims(url: str, worker: str, keys: str, turn: str) -> None:
 
 
 def _claimed(url: str, worker: str, key: str) -> None:
-    with EffectLedger(url=url, wait_s=WAIT_S) as ledger:
+    with EffectLedger(url=url, wait_s=float(os.environ.get("TEST_WAIT_S", WAIT_S))) as ledger:
         action_id = ledger.inspect(key)[-1].action_id
         once = sha256(f"{worker} {key}".encode()).digest()[:16]
         try:

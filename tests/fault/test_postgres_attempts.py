@@ -122,9 +122,12 @@ def test_a_host_whose_sessions_ended_goes_on_where_nobody_took_its_run(host: Hos
 def test_a_host_that_is_paused_within_a_transaction_is_not_waited_for_without_end(
     host: Hosts, url: str, point: str
 ) -> None:
-    """Its machine answers the server's packets, and it holds the head: whoever waits in vain has its session ended."""
+    """Its machine answers the server's packets, and it holds the head: whoever waits in vain has its session ended.
+
+    Its own limit, by which the server would end it, is a minute.
+    """
     propose(url, "k0", "k1")
-    paused = host("claims", url, "paused", 2, 0, TEST_STOP_AT=f"{point}#2").stopped()
+    paused = host("claims", url, "paused", 2, 0, TEST_STOP_AT=f"{point}#2", TEST_WAIT_S="30").stopped()
     other = host("claims", url, "other", 2, 1)
     assert other.end()[-1] == "over"
     assert "Unavailable store_busy" in other.said("again")

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Tampered, Unavailable, Uncertain
-from agent_run_ledger.ports import Tx
-from agent_run_ledger.store.postgres_driver import Connection
+from agent_run_ledger.ports import Question, Tx
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
+from agent_run_ledger.store.postgres_wire import Batch
 from agent_run_ledger.store.postgres_writer import PostgresWriter
 from tests.contract.run_kit import until
 from tests.contract.store_kit import (
@@ -139,6 +139,51 @@ def test_a_step_takes_three_round_trips(remote: PostgresStore, path: Relay) -> N
     assert path.turns - before == 2
 
 
+def test_what_a_transaction_asks_first_is_asked_with_the_lock(remote: PostgresStore, path: Relay) -> None:
+    row = begin(remote)
+    do_step(remote, row, 1)
+    first = [Question("standing", row.row_id), Question("in_flight", row.row_id), Question("find_run", "nobody")]
+
+    def body(tx: Tx) -> None:
+        assert tx.standing(row.row_id).generation == 1
+        assert tx.in_flight(row.row_id) == []
+        assert tx.find_run("nobody") is None
+        start_step(tx, row, 2)
+        end_step(tx, row, 2)
+
+    remote.transact(op(), lambda tx: [tx.standing(row.row_id), tx.in_flight(row.row_id), tx.find_run("nobody")])
+    before = path.turns
+    remote.transact(op(), body, first=first)
+    assert path.turns - before == 2
+    assert check_log(remote) == 4
+
+
+def test_what_was_asked_with_the_lock_is_asked_again_after_a_write(store: PostgresStore) -> None:
+    row = begin(store)
+
+    def body(tx: Tx) -> list[int]:
+        start_step(tx, row, 1, lane=3)
+        return [mark.lane for mark in tx.in_flight(row.row_id)]
+
+    assert store.transact(op(), body, first=[Question("in_flight", row.row_id)]) == [3]
+
+
+def test_what_is_asked_first_is_answered_behind_the_lock(postgres: Cluster, store: PostgresStore) -> None:
+    """What somebody changed while the lock was waited for is seen: a superseded attempt is told so."""
+    row = begin(store)
+    seen: list[str] = []
+    first = [Question("standing", row.row_id)]
+    ask = lambda: seen.append(store.transact(op(), lambda tx: tx.standing(row.row_id).reason, first=first))  # noqa: E731
+    thread = threading.Thread(target=ask)
+    with psycopg.connect(postgres.url(_database(store))) as other:
+        other.execute("SELECT 1 FROM agent_run_ledger.head FOR UPDATE")
+        thread.start()
+        until(lambda: bool(postgres.run("SELECT 1 FROM pg_locks WHERE NOT granted")))
+        other.execute("UPDATE agent_run_ledger.runs SET reason = 'changed meanwhile'")
+    thread.join()
+    assert seen == ["changed meanwhile"]
+
+
 def test_what_is_written_without_waiting_is_refused_by_the_commit_at_the_latest(remote: PostgresStore) -> None:
     row = begin(remote)
     do_step(remote, row, 1)
@@ -206,9 +251,9 @@ def test_an_operation_that_is_on_record_is_named_however_early_the_server_says_s
     store.transact(operation, lambda tx: begin_in(tx, "one"))
     append = PostgresWriter._append
 
-    def hears(self: PostgresWriter, connection: Connection, *more: Any) -> None:
-        append(self, connection, *more)
-        connection.execute("SELECT 1").fetchall()
+    def hears(self: PostgresWriter, batch: Batch, *more: Any) -> None:
+        append(self, batch, *more)
+        batch.ask("SELECT 1")
 
     monkeypatch.setattr(PostgresWriter, "_append", hears)
     with pytest.raises(Refused) as caught:

@@ -1,4 +1,4 @@
-"""DBOS as a contender: a workflow of steps on a SQLite system database."""
+"""DBOS as a contender: a workflow of steps, with its system database in a SQLite file or at a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from protocol import RUN_ID, Life, Result
 
 
 def main(life: Life) -> None:
-    """Run the workflow, or launch DBOS, which recovers the workflow that was interrupted."""
+    """Run the workflow, or launch DBOS, which recovers the workflow that was interrupted.
+
+    `--option` is the URL of a PostgreSQL database that nobody has used; without it there is a SQLite file.
+    """
     config: DBOSConfig = {
         "name": "bench",
-        "system_database_url": f"sqlite:///{life.path('dbos.sqlite')}",
+        "system_database_url": life.option or f"sqlite:///{life.path('dbos.sqlite')}",
         "log_level": "CRITICAL",
         "application_version": "1",
     }
@@ -35,7 +38,7 @@ def main(life: Life) -> None:
         DBOS.launch()
         life.end(DBOS.retrieve_workflow(RUN_ID).get_result())
     DBOS.launch()
-    life.uses(**_settings(instance))
+    life.uses(**(_server_settings(instance) if life.option else _settings(instance)))
     life.start()
     with SetWorkflowID(RUN_ID):
         life.end(chain(life.steps))
@@ -51,6 +54,16 @@ def _settings(instance: DBOS) -> dict[str, Any]:
                 "synchronous": ask("PRAGMA synchronous").scalar(),
                 "sqlite": ask("SELECT sqlite_version()").scalar(),
             }
+    except AttributeError:
+        return {}
+
+
+def _server_settings(instance: DBOS) -> dict[str, Any]:
+    """Ask the same of a server."""
+    try:
+        with instance._sys_db.engine.connect() as connection:
+            names = ("synchronous_commit", "fsync", "default_transaction_isolation", "server_version")
+            return {name: connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names}
     except AttributeError:
         return {}
 

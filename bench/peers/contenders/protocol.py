@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 # A contender runs in an environment that has its own package and nothing of ours: only the standard library here.
@@ -43,7 +44,7 @@ class Life:
         self._stop_early: bool = chosen.until_first_body
         self._witness = None if chosen.witness is None else os.open(chosen.witness, _APPEND, 0o600)
         self._settings: dict[str, object] = {}
-        self._bodies = 0
+        self._entered: list[int] = []
         self._first_body: int | None = None
         self._first_body_ns = self._started_ns = self._ended_ns = 0
         self._cpu_s = 0.0
@@ -68,11 +69,12 @@ class Life:
 
     def enter(self, i: int) -> None:
         """Do all of step `i` but its result, for a contender that makes the same result itself."""
-        if not self._bodies:
-            self._first_body, self._first_body_ns = i, time.monotonic_ns()
+        self._entered.append(time.monotonic_ns())
+        if len(self._entered) == 1:
+            self._first_body, self._first_body_ns = i, self._entered[0]
             if self._stop_early:
+                self._entered.clear()
                 self._tell()
-        self._bodies += 1
         if self._witness is not None:
             os.write(self._witness, b"%d\n" % i)
         if self._body_s:
@@ -93,9 +95,10 @@ class Life:
 
     def _tell(self) -> NoReturn:
         told = {
-            "bodies": self._bodies,
+            "bodies": len(self._entered),
             "seconds": (self._ended_ns - self._started_ns) / 1e9 if self._ended_ns else None,
             "cpu_s": self._cpu_s if self._ended_ns else None,
+            "step_p50_ms": _median_gap_ms(self._entered),
             "first_body": self._first_body,
             "first_body_ns": self._first_body_ns or None,
             "first_body_s": (self._first_body_ns - self._started_ns) / 1e9 if self._first_body_ns else None,
@@ -106,6 +109,12 @@ class Life:
 
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+def _median_gap_ms(moments: Sequence[int]) -> float | None:
+    """Return the median time from one body to the next; None for less than two."""
+    gaps = sorted(later - earlier for earlier, later in pairwise(moments))
+    return gaps[len(gaps) // 2] / 1e6 if gaps else None
 
 
 def _cpu_s() -> float:

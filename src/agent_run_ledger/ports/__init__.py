@@ -1,5 +1,6 @@
 """The contracts between the layers: of the store and its rows here, those of the effect ledger in `ports.effects`."""
 
+from agent_run_ledger.ports.questions import Question
 from agent_run_ledger.ports.run_locks import RunLock, RunLocks
 from agent_run_ledger.ports.store import (
     Event,
@@ -27,6 +28,7 @@ __all__ = [
     "InFlight",
     "KeptRecord",
     "Observer",
+    "Question",
     "Reader",
     "RecordKey",
     "RunInFlight",

@@ -11,6 +11,7 @@ from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.notices import CallBegun, Notice
 from agent_run_ledger.kernel.record import Record, RecordKind
 from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports.questions import Question
 from agent_run_ledger.ports.run_locks import RunLock
 
 if TYPE_CHECKING:  # who only records runs does not load the rules of effects by this
@@ -252,6 +253,10 @@ class Tx(Protocol):
         """Return the counters of a run's budgets by tool, "" for the run's own, as the transaction sees them."""
         ...
 
+    def is_erased(self, record_id: int) -> bool | None:
+        """Return whether a record was erased; None for one that is not there."""
+        ...
+
     def put_budget(self, run_row_id: int, tool: str, counters: bytes) -> None:
         """Write the counters of a budget, replacing what was there."""
         ...
@@ -421,8 +426,8 @@ class Store(Protocol):
         """Where the store is, for messages."""
         ...
 
-    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
-        """Run one transaction. See the class."""
+    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True, first: Sequence[Question] = ()) -> T:
+        """Run one transaction. See the class. What `fn` asks `first` may be answered with the lock, never before it."""
         ...
 
     def reader(self) -> Reader:

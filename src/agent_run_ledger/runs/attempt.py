@@ -6,8 +6,8 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
@@ -36,7 +36,7 @@ from agent_run_ledger.kernel.record import (
     record_mac,
 )
 from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
-from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, RunLock, RunRow, Store, Tx
+from agent_run_ledger.ports import Clock, Entropy, InFlight, Observer, Question, RunLock, RunRow, Store, Tx
 from agent_run_ledger.ports.effect_steps import Effects
 from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.budgets import BUDGET, doubt_marks, is_for_budget, open_budgets, way_on
@@ -49,6 +49,9 @@ START_TRIES = 20
 PARENT_KEY = "parent"
 """Where a run's first START names the run within which it was started, by its uid in hex."""
 LOCK_PAUSES_S = (0.001, 0.004)
+
+Known = dict[int, Record]
+"""First STARTs by their ids, each checked against its leaf: who opens one run reads its START once."""
 
 
 def no_effects() -> Effects:
@@ -136,22 +139,28 @@ def holder() -> str:
 
 
 def open_attempt(
-    context: Context, run_id: str, *, inputs: Inputs, definition: Definition, takeover: bool
+    context: Context,
+    run_id: str,
+    *,
+    inputs: Inputs,
+    definition: Definition,
+    takeover: bool,
+    known: Known | None = None,
 ) -> Attempt | Finished:
     """Apply the state table to `execute` on this run, once and without waiting.
 
     Raises RunBusy (another attempt is live), InputsChanged, RunQuarantined, RunCancelled. On success the START
     record is committed and synced, everything an earlier attempt left in flight is recorded as abandoned, and the
-    generation is one higher than before.
+    generation is one higher than before. `known`: given by who has just seen that the run is not finished.
     """
-    finished = finished_run(context, run_id, inputs)
+    finished = finished_run(context, run_id, inputs) if known is None else None
     if finished is not None:
         return finished
     lock = try_lock(context.store, run_id)
     if lock is None and not takeover and not was_taken_over(context.store, run_id):
         raise _busy(context, run_id)
     try:
-        opened = _open_locked(context, run_id, inputs=inputs, definition=definition)
+        opened = _open_locked(context, run_id, {} if known is None else known, inputs=inputs, definition=definition)
         if isinstance(opened, RunRow):
             return Attempt(row=opened, lock=lock)
     except BaseException:
@@ -166,8 +175,11 @@ def open_attempt(
 def finished_run(context: Context, run_id: str, inputs: Inputs) -> Finished | None:
     """Return a completed run, None for one that may be started; refuse other inputs, QUARANTINE and cancelled runs."""
     row = context.store.reader().find_run(run_id)
-    if row is None:
-        return None
+    return None if row is None else finished_at(context, row, inputs)
+
+
+def finished_at(context: Context, row: RunRow, inputs: Inputs) -> Finished | None:
+    """Return a run with this row if it is completed. See `finished_run`."""
     _refuse_stopped(context.store, row)
     if row.state is not RunState.COMPLETED:
         return None
@@ -193,16 +205,18 @@ def was_taken_over(store: Store, run_id: str) -> bool:
     return row.generation > generation_at(store, row.last_start_record_id)
 
 
-def _open_locked(context: Context, run_id: str, *, inputs: Inputs, definition: Definition) -> RunRow | Finished:
+def _open_locked(
+    context: Context, run_id: str, known: Known, *, inputs: Inputs, definition: Definition
+) -> RunRow | Finished:
     """Commit a START, reading the run anew for as long as operators change it in between."""
     for _ in range(START_TRIES):
         row = context.store.reader().find_run(run_id)
         if row is not None:
             _refuse_stopped(context.store, row)
-            refuse_changed(context, row, inputs)
+            refuse_changed(context, row, inputs, known)
             if row.state is RunState.COMPLETED:
                 return Finished(row=row)
-        started = _start(context, run_id, row, inputs=inputs, definition=definition)
+        started = _start(context, run_id, row, known, inputs=inputs, definition=definition)
         if started is not None:
             return started
     raise Unavailable(f"run {run_id!r} kept changing while it was being started", code="run_contended")
@@ -230,30 +244,41 @@ def _refuse_stopped(store: Store, row: RunRow) -> None:
         raise RunCancelled(f"run {row.run_id!r} was cancelled, which is for ever", hint="use a new run_id, or fork it")
 
 
-def refuse_changed(context: Context, row: RunRow, inputs: Inputs) -> None:
+def refuse_changed(context: Context, row: RunRow, inputs: Inputs, known: Known | None = None) -> None:
     """Refuse inputs other than those the run was started with."""
-    detail, salt = start_detail(context.store, row)
-    inputs.refuse_changed(row.run_id, detail["inputs"], salt, kept=lambda: kept_inputs(context.store, row) or {})
+    start = first_start(context.store, row, known)
+    stored = detail_of_start(start)["inputs"]
+    inputs.refuse_changed(row.run_id, stored, start.salt, kept=lambda: kept_inputs(start) or {})
 
 
-def start_detail(store: Store, row: RunRow) -> tuple[Mapping[str, Any], bytes]:
+def start_detail(store: Store, row: RunRow, known: Known | None = None) -> tuple[Mapping[str, Any], bytes]:
     """Return the first START record's content without the kept inputs, and its salt. Refused("erased")."""
-    record = _first_start(store, row)
-    detail, _ = codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)
-    return cast("Mapping[str, Any]", detail), record.salt
+    start = first_start(store, row, known)
+    return detail_of_start(start), start.salt
 
 
-def kept_inputs(store: Store, row: RunRow) -> dict[str, Any] | None:
-    """Return the inputs' values of a run whose first START keeps them, else None. Raises what `decode` raises."""
-    record = _first_start(store, row)
-    _, kept = codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)
+def detail_of_start(start: Record) -> Mapping[str, Any]:
+    """Return the content of a START record without the kept inputs."""
+    detail, _ = codecs.unpack_without(start.encoding, start.payload, KEPT_INPUTS)
+    return cast("Mapping[str, Any]", detail)
+
+
+def kept_inputs(start: Record) -> dict[str, Any] | None:
+    """Return the inputs' values where a first START keeps them, else None. Raises what `decode` raises."""
+    _, kept = codecs.unpack_without(start.encoding, start.payload, KEPT_INPUTS)
     return None if kept is None else cast("dict[str, Any]", codecs.decode(kept))
 
 
-def _first_start(store: Store, row: RunRow) -> Record:
+def first_start(store: Store, row: RunRow, known: Known | None = None) -> Record:
+    """Return a run's first START, checked against its leaf: read, or `known`. Refused("erased"), Tampered."""
     if row.start_record_id is None:
         raise Tampered(f"run {row.run_id!r} has no START record", hint="run `arl verify`")
-    return record_of_run(store, row, row.start_record_id, RecordKind.START)
+    start = None if known is None else known.get(row.start_record_id)
+    if start is None or start.run_uid != row.run_uid:
+        start = record_of_run(store, row, row.start_record_id, RecordKind.START)
+        if known is not None:
+            known[row.start_record_id] = start
+    return start
 
 
 def _busy(context: Context, run_id: str) -> RunBusy:
@@ -277,23 +302,45 @@ def _arl(store: Store, run_id: str, command: str, *, group: str = "runs") -> str
 
 
 def _start(
-    context: Context, run_id: str, before: RunRow | None, *, inputs: Inputs, definition: Definition
+    context: Context, run_id: str, before: RunRow | None, known: Known, *, inputs: Inputs, definition: Definition
 ) -> RunRow | None:
     """Commit one START. None when the run changed since `before` was read."""
-    record = start_record(context, run_id, before, inputs=inputs, definition=definition)
+    record = start_record(context, run_id, before, inputs=inputs, definition=definition, known=known)
 
     def write(tx: Tx) -> RunRow | None:
         if tx.find_run(run_id) != before:
             return None
         if before is not None:  # an erasure that ended since we looked left the row as it was
-            _first_start(context.store, before)
+            _refuse_erased(tx, context.store, before)
         return write_start(tx, context, run_id, before, record, definition)
 
-    return context.store.transact(context.entropy.uuid7(), write)
+    return context.store.transact(context.entropy.uuid7(), write, first=_asked_first(run_id, before))
+
+
+def _asked_first(run_id: str, before: RunRow | None) -> list[Question]:
+    """Return what a START asks before it writes."""
+    asked = [Question("find_run", run_id)]
+    if before is not None:
+        asked += [Question("in_flight", before.row_id), Question("budgets", before.row_id)]
+        if before.start_record_id is not None:
+            asked.append(Question("is_erased", before.start_record_id))
+    return asked
+
+
+def _refuse_erased(tx: Tx, store: Store, row: RunRow) -> None:
+    """Refuse a run whose first START, which was checked against its leaf, is erased or gone by now."""
+    if row.start_record_id is None or tx.is_erased(row.start_record_id) is not False:
+        first_start(store, row)
 
 
 def start_record(
-    context: Context, run_id: str, before: RunRow | None, *, inputs: Inputs, definition: Definition
+    context: Context,
+    run_id: str,
+    before: RunRow | None,
+    *,
+    inputs: Inputs,
+    definition: Definition,
+    known: Known | None = None,
 ) -> Record:
     """Return the START record of a run's next attempt."""
     salt = context.entropy.token(SALT_BYTES)
@@ -315,7 +362,7 @@ def start_record(
         content[SUBMITTED_KEY] = definition.submitted._asdict()
     if definition.budgets:
         content[BUDGET] = {tool: budget.as_stored() for tool, budget in definition.budgets.items()}
-    if definition.keep_inputs and not _keeps_inputs(context.store, before):
+    if definition.keep_inputs and not _keeps_inputs(context.store, before, known):
         content[KEPT_INPUTS] = inputs.kept(limit_bytes=context.limit_bytes)
     packed = codecs.pack(content, limit_bytes=MAX_STORED_BYTES)
     run_uid = context.entropy.uuid7() if before is None else before.run_uid
@@ -333,11 +380,11 @@ def start_record(
     )
 
 
-def _keeps_inputs(store: Store, row: RunRow | None) -> bool:
+def _keeps_inputs(store: Store, row: RunRow | None, known: Known | None) -> bool:
     """Return whether the first START of a run, checked before, keeps the inputs, which all its attempts share."""
     if row is None:
         return False
-    record = _first_start(store, row)
+    record = first_start(store, row, known)
     return codecs.unpack_without(record.encoding, record.payload, KEPT_INPUTS)[1] is not None
 
 
@@ -361,25 +408,27 @@ def write_start(
     if new is None:
         raise Misuse(f"run {run_id!r} cannot start from state {old}", code="bad_state")
     change = Change(type="run", id=record.run_uid, old=old, new=str(new), generation=generation, mac=mac)
+    marks = [] if before is None else tx.in_flight(row.row_id)
+    budgets = {} if before is None else tx.budgets(row.row_id)
     record_id = tx.add_record(row.row_id, record, change)
-    open_budgets(tx, context.store.reader(), row, definition.budgets, is_new=before is None)
-    _abandon_all(tx, context, row, generation)
-    tx.update_run(
-        row,
-        state=new,
-        generation=generation,
-        attempt=record.attempt,
-        holder=holder(),
-        start_record_id=row.start_record_id if row.start_record_id is not None else record_id,
-        last_start_record_id=record_id,
-        end_record_id=None,
-    )
-    return tx.get_run(row.row_id)
+    open_budgets(tx, context.store.reader(), row, definition.budgets, None if before is None else budgets)
+    _abandon_all(tx, context, row, marks, generation)
+    started: dict[str, Any] = {
+        "state": new,
+        "reason": "",
+        "generation": generation,
+        "attempt": record.attempt,
+        "holder": holder(),
+        "start_record_id": row.start_record_id if row.start_record_id is not None else record_id,
+        "last_start_record_id": record_id,
+        "end_record_id": None,
+    }
+    tx.update_run(row, **started)
+    return replace(row, **started, updated_at_ms=tx.now_ms)
 
 
-def _abandon_all(tx: Tx, context: Context, row: RunRow, generation: int) -> None:
+def _abandon_all(tx: Tx, context: Context, row: RunRow, marks: Sequence[InFlight], generation: int) -> None:
     """Record what an earlier attempt left; what it had reserved of budgets is uncertain from now on."""
-    marks = tx.in_flight(row.row_id)
     for mark in marks:
         _abandon(tx, context, row.run_uid, mark, generation)
     doubt_marks(tx, row, marks)

@@ -201,15 +201,18 @@ def settle_doubt(tx: Tx, row: RunRow, unknown: Record, usage: Record | None) -> 
     accounts.write()
 
 
-def open_budgets(tx: Tx, reader: Reader, row: RunRow, given: Mapping[str, Budget], *, is_new: bool) -> None:
+def open_budgets(
+    tx: Tx, reader: Reader, row: RunRow, given: Mapping[str, Budget], stored: Mapping[str, bytes] | None
+) -> None:
     """Write the limits of an attempt that starts. Time before it does not count.
 
-    A budget that the run did not have before begins with what its records say; one that is not given any more has no
-    limits and goes on counting. `reader` must see what the transaction began with.
+    `stored`: the counters that the run has, None for one that is new. A budget that the run did not have before begins
+    with what its records say; one that is not given any more has no limits and goes on counting. `reader` must see what
+    the transaction began with.
     """
-    known = {} if is_new else tx.budgets(row.row_id)
+    known = stored or {}
     missing = [tool for tool in given if tool not in known]
-    counted = {} if is_new or not missing else recounted(reader, row, missing)
+    counted = {} if stored is None or not missing else recounted(reader, row, missing)
     for tool in (*known, *missing):
         counters = read_counters(known[tool], tool) if tool in known else counted.get(tool, Counters())
         counters.limits = given.get(tool)

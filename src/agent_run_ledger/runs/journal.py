@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from agent_run_ledger import codecs
@@ -13,7 +13,7 @@ from agent_run_ledger.kernel.counters import Counters
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import CallState, RunState
-from agent_run_ledger.ports import InFlight, RunRow, Tx
+from agent_run_ledger.ports import InFlight, Question, RunRow, Tx
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Attempt, Context
@@ -170,6 +170,7 @@ class Journal:
         own = (attempt.row.row_id,) if budgets else ()  # only a START could add one
         self._known: dict[bytes, Counters] = {}
         self._accounted = own + self._above  # one above may get a budget at any time
+        self._asked_first = [Question("standing", self.row_id), *(Question("budgets", one) for one in self._accounted)]
 
     def started(
         self, lane: int, index: int, identity: CallIdentity, tries: int, reserve: Reserve | None = None
@@ -245,7 +246,9 @@ class Journal:
         ended = any(not item.started.kept_elsewhere for item in batch.concluded)
         synced = ended or batch.end_state is not None or batch.loop is not None or unsafe
         transact = self._context.store.transact if self.watch is None else self._timed
-        written = transact(self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced)
+        written = transact(
+            self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced, first=self._asked_first
+        )
         reach("record.after")
         return written
 
@@ -255,7 +258,7 @@ class Journal:
             self._context.store, self.run_id, record_id, run_uid=self._row.run_uid, referenced=self._referenced
         )
 
-    def _timed(self, op_id: bytes, write: Callable[[Tx], Written], *, sync: bool) -> Written:
+    def _timed(self, op_id: bytes, write: Callable[[Tx], Written], *, sync: bool, first: Sequence[Question]) -> Written:
         now_s = self._context.clock.monotonic_s
         moments = [now_s()]
 
@@ -265,7 +268,7 @@ class Journal:
 
         failure: BaseException | None = None
         try:
-            return self._context.store.transact(op_id, locked, sync=sync)
+            return self._context.store.transact(op_id, locked, sync=sync, first=first)
         except BaseException as error:
             failure = error
             raise
@@ -285,11 +288,13 @@ class Journal:
         live = standing.state is RunState.RUNNING
         if not live:
             self._refuse_erased(tx, batch)
+        accounts = Accounts(tx, self._accounted, self._known) if self._accounted else None
         value_ids = [self._add_value(tx, record) for record in batch.values] if live else []
         record_ids = [self._add(tx, item, mac) for item, mac in zip(batch.concluded, macs, strict=True)]
         lanes = {item.started.lane for item in batch.concluded}
         left_ids = [self._leave(tx, start) for start in batch.abandoned] if batch.abandoned else []
-        accounts = self._account(tx, batch) if self._accounted else None
+        if accounts is not None:
+            self._account(accounts, batch)
         written = Written(
             state=standing.state,
             reason=standing.reason,
@@ -312,18 +317,17 @@ class Journal:
                     accounts.take_back(waits.name, left=waits.left, reserve=waits.reserve)
             accounts.write()
         if ends:
-            written.end_id = self._end(tx, tx.get_run(mine.row_id), batch, record_ids, _waits_of(batch, left_ids))
+            row = replace(mine, state=standing.state, reason=standing.reason)  # under one generation the rest stays
+            written.end_id = self._end(tx, row, batch, record_ids, _waits_of(batch, left_ids))
             written.state = batch.end_state or written.state
         return written
 
-    def _account(self, tx: Tx, batch: Batch) -> Accounts:
+    def _account(self, accounts: Accounts, batch: Batch) -> None:
         """Settle what ended in every budget it belongs to."""
-        accounts = Accounts(tx, self._accounted, self._known)
         for item in batch.concluded:
             accounts.settle(item.record, item.started.reserve)
         for start in batch.abandoned:
             accounts.doubt(start.identity.name, start.reserve)
-        return accounts
 
     def _begin(self, tx: Tx, starts: Sequence[Started], accounts: Accounts | None, written: Written) -> None:
         """Mark the starts that may be, up to the first one that may not, and say in `written` how it went."""

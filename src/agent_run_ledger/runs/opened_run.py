@@ -18,7 +18,8 @@ from agent_run_ledger.runs.attempt import (
     Context,
     Definition,
     Finished,
-    finished_run,
+    Known,
+    finished_at,
     open_attempt,
     refuse_changed,
     start_detail,
@@ -58,14 +59,16 @@ class OpenedRun:
     `handed_out`: what its family handed out before the commit.
     """
 
-    def __init__(self, context: Context, row: RunRow, attempt: Attempt | None, request: DynamicRequest) -> None:
+    def __init__(
+        self, context: Context, row: RunRow, attempt: Attempt | None, request: DynamicRequest, known: Known
+    ) -> None:
         self._context = context
         self._attempt = attempt
         self.row = row
-        self.prefix = prefix = prefix_of(context.store, row)
+        self.prefix = prefix = prefix_of(context.store, row, known)
         self._referenced = frozenset[int]() if prefix is None else prefix.record_ids
         self.keys: Sequence[RecordKey] = () if row.attempt == 1 and attempt else keys_for(context.store, row, prefix)
-        self.scope_key = _scope_key(context, row)
+        self.scope_key = _scope_key(context, row, known)
         self.watch: Watch | None = None
         self.journal: Journal | None = None
         policy, around = request.policy, None if request.parent is None else request.parent.session
@@ -119,15 +122,17 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
     """
     row = context.store.reader().find_run(request.run_id)
     parent = named_here(context, request.parent)
+    known: Known = {}
     if row is not None:
-        _refuse_kind(context, row)
+        _refuse_kind(context, row, known)
         if parent is not None and row.parent_row_id != parent.row_id and row.state is not RunState.COMPLETED:
             raise Refused(
                 f"run {request.run_id!r} was not started within run {parent.run_id!r}, and cannot go on there",
                 code="other_parent",
                 hint="give the run within it another id",
             )
-    finished = finished_run(context, request.run_id, request.inputs) or _failed_for_good(context, row, request)
+    finished = None if row is None else finished_at(context, row, request.inputs)
+    finished = finished or _failed_for_good(context, row, request)
     if finished is None:
         definition = Definition(
             steps=[],
@@ -139,12 +144,17 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             budgets=request.limits.given(within=parent is not None),
         )
         opened = open_attempt(
-            context, request.run_id, inputs=request.inputs, definition=definition, takeover=request.takeover
+            context,
+            request.run_id,
+            inputs=request.inputs,
+            definition=definition,
+            takeover=request.takeover,
+            known=known,
         )
         if isinstance(opened, Attempt):
-            return _opened(context, opened, request)
+            return _opened(context, opened, request, known)
         finished = opened
-    return OpenedRun(context, finished.row, None, request)
+    return OpenedRun(context, finished.row, None, request, known)
 
 
 def _failed_for_good(context: Context, row: RunRow | None, request: DynamicRequest) -> Finished | None:
@@ -180,9 +190,9 @@ def named_here(context: Context, parent: Parent | None) -> Parent | None:
     return parent if parent is not None and parent.log_id == context.store.log_id else None
 
 
-def _opened(context: Context, attempt: Attempt, request: DynamicRequest) -> OpenedRun:
+def _opened(context: Context, attempt: Attempt, request: DynamicRequest, known: Known) -> OpenedRun:
     try:
-        return OpenedRun(context, attempt.row, attempt, request)
+        return OpenedRun(context, attempt.row, attempt, request, known)
     except BaseException:
         attempt.close()
         raise
@@ -198,8 +208,8 @@ def refuse_dynamic(context: Context, row: RunRow) -> None:
         )
 
 
-def _refuse_kind(context: Context, row: RunRow) -> None:
-    if start_detail(context.store, row)[0].get(DYNAMIC_KEY) is None:
+def _refuse_kind(context: Context, row: RunRow, known: Known) -> None:
+    if start_detail(context.store, row, known)[0].get(DYNAMIC_KEY) is None:
         raise Misuse(
             f"run {row.run_id!r} is a pipeline's", code="run_kind", hint="go on with it by ledger.execute(...)"
         )
@@ -214,8 +224,8 @@ def dynamic_detail(context: Context, parent: Parent | None) -> dict[str, object]
     return described
 
 
-def _scope_key(context: Context, row: RunRow) -> bytes:
-    detail = start_detail(context.store, row)[0].get(DYNAMIC_KEY)
+def _scope_key(context: Context, row: RunRow, known: Known) -> bytes:
+    detail = start_detail(context.store, row, known)[0].get(DYNAMIC_KEY)
     try:
         return bytes.fromhex(str(cast("dict[str, Any]", detail)[SCOPE_KEY]))
     except (LookupError, TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from agent_run_ledger import codecs
@@ -11,16 +11,17 @@ from agent_run_ledger.errors import Refused, Tampered
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import SALT_BYTES, SUBMITTED_KEY, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import RunEvent, RunState, next_run_state
-from agent_run_ledger.ports import RunRow, Store, Tx
+from agent_run_ledger.ports import Question, RunRow, Store, Tx
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.attempt import (
     MAX_STORED_BYTES,
     Context,
     Definition,
     Submitted,
+    detail_of_start,
+    first_start,
     kept_inputs,
     refuse_changed,
-    start_detail,
     start_record,
     write_start,
 )
@@ -57,7 +58,7 @@ def submit_run(context: Context, run_id: str, *, inputs: Inputs, definition: Def
         return _suspend(tx, write_start(tx, context, run_id, None, record, definition), end)
 
     reach("record.before")
-    row = context.store.transact(context.entropy.uuid7(), write)
+    row = context.store.transact(context.entropy.uuid7(), write, first=[Question("find_run", run_id)])
     reach("record.after")
     if row.run_uid != record.run_uid:
         refuse_changed(context, row, inputs)
@@ -67,16 +68,16 @@ def submit_run(context: Context, run_id: str, *, inputs: Inputs, definition: Def
 
 def submission_of(store: Store, row: RunRow) -> Submission:
     """Return what a submitted run is to be begun with. Refused("erased"), Tampered, and what `decode` raises."""
-    said = _submitted(store, row)
-    inputs = kept_inputs(store, row)
+    start = first_start(store, row)
+    said = _submitted(start)
+    inputs = kept_inputs(start)
     if said is None or said.queue != row.queue or inputs is None:
         raise Tampered(f"run {row.run_id!r} is in a queue that its START does not name", hint="run `arl verify`")
     return Submission(run_id=row.run_id, queue=said.queue, entry=said.entry, inputs=inputs)
 
 
-def _submitted(store: Store, row: RunRow) -> Submitted | None:
-    detail, _ = start_detail(store, row)
-    said = detail.get(SUBMITTED_KEY)
+def _submitted(start: Record) -> Submitted | None:
+    said = detail_of_start(start).get(SUBMITTED_KEY)
     if said is None:
         return None
     named = cast("dict[str, str]", said)
@@ -85,7 +86,7 @@ def _submitted(store: Store, row: RunRow) -> Submitted | None:
 
 def _refuse_other(store: Store, row: RunRow, definition: Definition) -> None:
     """Refuse a submission that is another one than the run of its id."""
-    said = _submitted(store, row)
+    said = _submitted(first_start(store, row))
     if said is None:
         raise Refused(
             f"there is a run {row.run_id!r}, which was not submitted",
@@ -134,4 +135,4 @@ def _suspend(tx: Tx, row: RunRow, end: Record) -> RunRow:
         last_start_record_id=row.last_start_record_id,
         end_record_id=record_id,
     )
-    return tx.get_run(row.row_id)
+    return replace(row, state=new, reason=SUBMITTED, end_record_id=record_id)

@@ -11,9 +11,8 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
+from agent_run_ledger.store.postgres_wire import Batch, Session
 from agent_run_ledger.store.rows import Row
-
-_MOST_PREPARED = 300
 
 
 class Cursor(Protocol):
@@ -28,13 +27,7 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Row]: ...  # noqa: D102
 
 
-class Pipeline(Protocol):
-    """See psycopg.Pipeline."""
-
-    def sync(self) -> None: ...  # noqa: D102
-
-
-class Session(Protocol):
+class Info(Protocol):
     """See psycopg.ConnectionInfo."""
 
     @property
@@ -51,13 +44,24 @@ class Connection(Protocol):
     def closed(self) -> bool: ...  # noqa: D102
 
     @property
-    def info(self) -> Session: ...  # noqa: D102
+    def is_idle(self) -> bool:
+        """Whether no transaction is open, and no answer is on its way."""
+        ...
+
+    @property
+    def info(self) -> Info: ...  # noqa: D102
+
+    def batch(self) -> Batch:
+        """Return a new batch of statements for this connection, one of which is used at a time."""
+        ...
+
+    def ask(self, query: str, params: Row = ()) -> list[Row]:
+        """Return the rows of a statement that is prepared at its first use."""
+        ...
 
     def execute(  # noqa: D102
         self, query: str, params: Row | None = None, *, prepare: bool | None = None, binary: bool = False
     ) -> Cursor: ...
-
-    def pipeline(self) -> AbstractContextManager[Pipeline]: ...  # noqa: D102
 
     def transaction(self) -> AbstractContextManager[object]: ...  # noqa: D102
 
@@ -87,6 +91,20 @@ class _Bounded(psycopg.Connection[Row]):
     """
 
     limit_s = 60.0
+    session: Session
+
+    @property
+    def is_idle(self) -> bool:
+        """See Connection.is_idle."""
+        return self.session.is_clean and self.pgconn.transaction_status == TransactionStatus.IDLE
+
+    def batch(self) -> Batch:
+        """See Connection.batch."""
+        return Batch(self.session, self.wait)
+
+    def ask(self, query: str, params: Row = ()) -> list[Row]:
+        """See Connection.ask."""
+        return self.batch().ask(query, params).fetchall()
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """See psycopg.Connection.wait."""
@@ -100,10 +118,13 @@ class _Bounded(psycopg.Connection[Row]):
 
 
 def connect_to(parameters: dict[str, Any], *, limit_s: float) -> Connection:
-    """Return a new connection that commits by itself and sends every number as a BIGINT. Raises psycopg.Error."""
-    connection = _Bounded.connect(make_conninfo(**parameters), autocommit=True, prepare_threshold=0)
+    """Return a new connection that commits by itself and sends every number as a BIGINT. Raises psycopg.Error.
+
+    Its cursors prepare nothing: they would have the server forget all that is prepared, that of batches too.
+    """
+    connection = _Bounded.connect(make_conninfo(**parameters), autocommit=True, prepare_threshold=None)
     connection.limit_s = limit_s
-    connection.prepared_max = _MOST_PREPARED
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     connection.adapters.register_dumper(bool, _BoolDumper)
+    connection.session = Session(connection)
     return cast(Connection, connection)

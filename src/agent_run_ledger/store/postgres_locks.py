@@ -53,8 +53,9 @@ class PostgresRunLocks:
         key = self._key_of(run_id)
         with self._mutex:
             try:
-                connection = self._alive()
-                return key in self._runs or self._ask(connection, "select_run_locked", key)
+                if key in self._runs:
+                    self._alive()  # a lost connection has lost its locks
+                return key in self._runs or self._asked("select_run_locked", key)
             except psycopg.Error as error:
                 raise translated(error, self._place.location) from error
 
@@ -83,32 +84,48 @@ class PostgresRunLocks:
 
     def _take(self, lock: _PostgresRunLock) -> bool:
         with self._mutex:
-            connection = self._alive()
+            if lock.key in self._runs:
+                self._alive()
             if lock.key in self._runs:
                 return False
             self._runs[lock.key] = lock.token  # first: whatever comes between, a release gives both back
-            taken = self._ask(connection, "try_lock_run", lock.key)
+            taken = self._asked("try_lock_run", lock.key)
+            self._runs[lock.key] = lock.token  # a connection that was lost by the question has lost all of them
             if not taken:
                 del self._runs[lock.key]
             return taken
 
-    def _alive(self) -> Connection:
-        """Return the connection, a new one where it was lost. Asked, for a dead peer shows itself only then."""
+    def _asked(self, name: str, key: int) -> bool:
+        """Return the answer to a question; on a new connection where the question shows that the old one is lost."""
+        connection = self._connected()
+        try:
+            return self._ask(connection, name, key)
+        except psycopg.Error:
+            if not connection.closed:
+                raise
+            self._drop()
+            return self._ask(self._connected(), name, key)
+
+    def _alive(self) -> None:
+        """Forget the locks of a connection that was lost. Asked, for a dead peer shows itself only then."""
+        connection = self._connected()
+        try:
+            connection.ask(self._q["select_clock"])
+        except psycopg.Error:
+            self._drop()
+
+    def _connected(self) -> Connection:
+        """Return the connection, a new one where there is none."""
         if os.getpid() != self._pid:
             raise forked(self._place.location)
         if self._closed:
             raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
-        if self._connection is not None:
-            try:
-                self._connection.execute(self._q["select_clock"])
-                return self._connection
-            except psycopg.Error:
-                self._drop()
-        self._connection = connect(self._place)  # never a standby: its locks are its own
+        if self._connection is None:
+            self._connection = connect(self._place)  # never a standby: its locks are its own
         return self._connection
 
     def _ask(self, connection: Connection, name: str, key: int) -> bool:
-        return bool(connection.execute(self._q[name], (key,)).fetchall()[0][0])
+        return bool(connection.ask(self._q[name], (key,))[0][0])
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

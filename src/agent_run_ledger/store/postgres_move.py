@@ -20,6 +20,7 @@ from agent_run_ledger.store.postgres_failures import translated
 from agent_run_ledger.store.postgres_meta import text_of_meta
 from agent_run_ledger.store.postgres_schema import SCHEMA_FILE, SCHEMA_VERSION, look, migration_sha256, recognise
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
+from agent_run_ledger.store.postgres_wire import Batch
 from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.statements import sql_text, statements
 
@@ -42,7 +43,7 @@ class PostgresSide(Side):
     def fetch(self, name: str, bindings: Row = ()) -> list[Row]:
         """See Side.fetch."""
         try:
-            return self._connection.execute(self._q[name], bindings, binary=True).fetchall()
+            return self._connection.ask(self._q[name], bindings)
         except psycopg.Error as error:
             raise translated(error, self.location) from error
 
@@ -62,24 +63,24 @@ class PostgresFilling(PostgresSide, FillingSide):
     def put(self, table: str, rows: Sequence[Row]) -> None:
         """See Filling.put."""
 
-        def fill() -> None:
-            connection, q = self._connection, self._q
+        def fill(batch: Batch) -> None:
+            q = self._q
             if table == "actions":
-                connection.execute(q["let_any_begin"], prepare=False)
+                batch.add(q["let_any_begin"], prepare=False)
             for row in rows:
-                connection.execute(q[f"fill_{table}"], row)
+                batch.add(q[f"fill_{table}"], row)
             if table == "actions":
-                connection.execute(q["let_none_begin"], prepare=False)
+                batch.add(q["let_none_begin"], prepare=False)
 
         self._whole(fill)
 
     def put_head(self, head: Head) -> None:
         """See Filling.put_head."""
 
-        def end() -> None:
+        def end(batch: Batch) -> None:
             for table in _COUNTED:
-                self._connection.execute(self._q[f"advance_{table}"])
-            self._connection.execute(self._q["put_head"], row_of_head(head))
+                batch.add(self._q[f"advance_{table}"])
+            batch.add(self._q["put_head"], row_of_head(head))
 
         self._whole(end)
         if self._warnings:
@@ -89,14 +90,13 @@ class PostgresFilling(PostgresSide, FillingSide):
                 hint="when the standbys answer, run the same thing",
             )
 
-    def _whole(self, act: Callable[[], None]) -> None:
-        connection, q = self._connection, self._q
+    def _whole(self, add: Callable[[Batch], None]) -> None:
+        batch, q = self._connection.batch(), self._q
         self._warnings.clear()
         try:
-            with connection.pipeline():
-                connection.execute(q["begin"])
-                act()
-                answer = connection.execute(q["commit"], prepare=False)
+            batch.add(q["begin"])
+            add(batch)
+            answer = batch.ask(q["commit"], prepare=False)
             if answer.statusmessage != q["commit"]:
                 raise Unavailable(f"{self.location} rolled the transaction back", code="store_failed")
         except psycopg.Error as error:

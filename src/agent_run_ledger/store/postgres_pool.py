@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
 from agent_run_ledger.errors import Misuse, Unavailable
 from agent_run_ledger.store.forks import forked
@@ -93,7 +92,7 @@ class ReadingPool:
 
     def _give_back(self, connection: Connection) -> None:
         """Keep a connection for the next, unless an interrupt or an error left something open on it."""
-        idle = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+        idle = not connection.closed and connection.is_idle
         with self._mutex:
             keep = idle and not self._closed
             if keep:

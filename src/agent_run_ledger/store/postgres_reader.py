@@ -9,6 +9,7 @@ from agent_run_ledger.store.postgres import EFFECTS_FILE, QUERIES_FILE, Place
 from agent_run_ledger.store.postgres_driver import Connection
 from agent_run_ledger.store.postgres_meta import meta_from
 from agent_run_ledger.store.postgres_pool import ReadingPool
+from agent_run_ledger.store.postgres_wire import Answer
 from agent_run_ledger.store.row_reader import CHUNK_BYTES, CHUNK_ROWS, RowReader
 from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.statements import statements
@@ -33,10 +34,10 @@ class PostgresReader(RowReader):
 
     def _fetch(self, name: str, bindings: Row) -> list[Row]:
         sql = self._q[name]
-        return self._pool.use(lambda connection: connection.execute(sql, bindings, binary=True).fetchall())
+        return self._pool.use(lambda connection: connection.ask(sql, bindings))
 
     def _locked(self, fn: Callable[[Any], T], /) -> T:
-        return self._pool.use(lambda connection: fn(_Binary(connection)))
+        return self._pool.use(lambda connection: fn(_Asked(connection)))
 
     def _found(self, name: str, ids: Sequence[int]) -> list[Row]:
         """See RowReader._found."""
@@ -51,17 +52,17 @@ class PostgresReader(RowReader):
         return self._fetch("select_some_between", (first, stop, CHUNK_ROWS, CHUNK_BYTES))
 
 
-class _Binary:
-    """A connection whose answers come in binary: bytes as they are, not as twice as many digits."""
+class _Asked:
+    """See effect_reader.Asked."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_batch",)
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self._batch = connection.batch()
 
-    def execute(self, query: str, params: Row = (), /) -> Any:
+    def execute(self, query: str, params: Row = (), /) -> Answer:
         """See effect_reader.Asked."""
-        return self._connection.execute(query, params, binary=True)
+        return self._batch.ask(query, params)
 
 
 def _with_effects() -> Mapping[str, str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.envelope import Change
-from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
+from agent_run_ledger.ports import Clock, Entropy, Question, Reader, RunLock, Tx
 from agent_run_ledger.store.moves import Move, check_open, move_of
 from agent_run_ledger.store.postgres import place_of
 from agent_run_ledger.store.postgres_listener import RunListener
@@ -127,9 +127,9 @@ class PostgresStore:
         """Whether it was this process that created the store, since it opened it first."""
         return self._shared.created_here
 
-    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
+    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True, first: Sequence[Question] = ()) -> T:
         """See ports.Store.transact. Without `sync` the server does not wait for its disk, nor for its standbys."""
-        return self._to_write().transact(op_id, fn, sync=sync)
+        return self._to_write().transact(op_id, fn, sync=sync, first=first)
 
     def reader(self) -> Reader:
         """See ports.Store.reader."""

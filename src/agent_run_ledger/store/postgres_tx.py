@@ -11,9 +11,9 @@ from agent_run_ledger.errors import LedgerError, Misuse, Refused
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.store.postgres import EFFECTS_FILE
-from agent_run_ledger.store.postgres_driver import Connection, Pipeline
 from agent_run_ledger.store.postgres_failures import breaks_unique, translated
 from agent_run_ledger.store.postgres_meta import meta_from, text_of_meta
+from agent_run_ledger.store.postgres_wire import Answer, Batch
 from agent_run_ledger.store.row_tx import RowTx
 from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.statements import statements
@@ -23,24 +23,28 @@ _RESULTS = "records_result"
 
 
 class PostgresTx(RowTx):
-    """See RowTx. Without a `pipeline` it is over."""
+    """See RowTx. Without a `batch` it is over. What is written and not asked for is sent with the next question.
 
-    __slots__ = ("_changed", "_connection", "_recorded", "_why", "pipeline")
+    `ahead`: answers that came with the lock, by statement and values. Each is given once, and none after a write.
+    """
+
+    __slots__ = ("_ahead", "_changed", "_recorded", "_why", "batch", "to_send")
 
     def __init__(
         self,
-        connection: Connection,
-        pipeline: Pipeline,
+        batch: Batch,
         q: Mapping[str, str],
         *,
         location: str,
         now_ms: int,
         leaf_index: int,
         epoch: int,
+        ahead: dict[tuple[str, Row], Answer] | None = None,
     ) -> None:
         super().__init__(q, location=location, now_ms=now_ms, leaf_index=leaf_index, epoch=epoch)
-        self.pipeline: Pipeline | None = pipeline
-        self._connection = connection
+        self.batch: Batch | None = batch
+        self.to_send = batch
+        self._ahead = {} if ahead is None else ahead
         self._changed = 0
         self._recorded: list[str] = []
         self._why: LedgerError | None = None
@@ -63,7 +67,7 @@ class PostgresTx(RowTx):
 
     def end(self, why: LedgerError | None = None) -> None:
         """Make every later use raise `why`, or Misuse: rows written after the commit would have no leaf."""
-        self.pipeline, self._why = None, why
+        self.batch, self._why = None, why
 
     @property
     def changed_rows(self) -> int:
@@ -72,28 +76,26 @@ class PostgresTx(RowTx):
 
     def fetch(self, sql: str, bindings: Row) -> list[Row]:
         """See RowTx.fetch."""
-        self._open()
+        batch = self._open()
         try:
-            return self._connection.execute(sql, bindings, binary=True).fetchall()
+            return batch.ask(sql, bindings).fetchall()
         except psycopg.Error as error:
             raise self.fail(self.meant(error)) from error
 
     def write(self, sql: str, bindings: Row) -> None:
         """See RowTx.write."""
-        pipeline, self.wrote = self._open(), True
+        batch = self._open_to_write()
         try:
-            cursor = self._connection.execute(sql, bindings, binary=True)
-            pipeline.sync()
+            answer = batch.ask(sql, bindings)
         except psycopg.Error as error:
             raise self.fail(self.meant(error)) from error
-        self._changed = cursor.rowcount
+        self._changed = answer.rowcount
 
     def write_later(self, sql: str, bindings: Row) -> None:
         """See RowTx.write_later: it is sent, and its answer comes with the next one that is waited for."""
-        self._open()
-        self.wrote = True
+        batch = self._open_to_write()
         try:
-            self._connection.execute(sql, bindings, binary=True)
+            batch.add(sql, bindings)
         except psycopg.Error as error:
             raise self.fail(self.meant(error)) from error
 
@@ -115,7 +117,7 @@ class PostgresTx(RowTx):
 
     def insert(self, sql: str, bindings: Row) -> int:
         """See RowTx.insert."""
-        self.wrote = True
+        self._open_to_write()
         row: tuple[Any, ...] = self.fetch(sql, bindings)[0]
         return int(row[0])
 
@@ -126,7 +128,17 @@ class PostgresTx(RowTx):
     def _effect_statements(self) -> Mapping[str, str]:
         return statements(EFFECTS_FILE)
 
-    def _open(self) -> Pipeline:
-        if self.pipeline is None:
+    def _fetch(self, name: str, bindings: Row) -> list[Row]:
+        answer = self._ahead.pop((name, bindings), None) if self.batch is not None else None
+        return super()._fetch(name, bindings) if answer is None else answer.fetchall()
+
+    def _open_to_write(self) -> Batch:
+        """What came with the lock is not what the transaction sees from now on."""
+        batch, self.wrote = self._open(), True
+        self._ahead.clear()
+        return batch
+
+    def _open(self) -> Batch:
+        if self.batch is None:
             raise self._why or Misuse("this transaction is over", code="transaction_over")
-        return self.pipeline
+        return self.batch

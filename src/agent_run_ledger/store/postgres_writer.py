@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TypeVar, cast
@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from agent_run_ledger import probes
 from agent_run_ledger.errors import LedgerError, Misuse, Tampered, Unavailable, Uncertain
-from agent_run_ledger.ports import Clock, Head, Tx
+from agent_run_ledger.ports import Clock, Head, Question, Tx
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked, register
 from agent_run_ledger.store.leaves import Leaf, already_committed, check_op_id, leaf_of, tiles_behind
@@ -25,6 +25,8 @@ from agent_run_ledger.store.postgres_driver import Connection
 from agent_run_ledger.store.postgres_failures import breaks_unique, translated
 from agent_run_ledger.store.postgres_meta import meta_from
 from agent_run_ledger.store.postgres_tx import PostgresTx
+from agent_run_ledger.store.postgres_wire import Answer, Batch
+from agent_run_ledger.store.row_tx import statement_of
 from agent_run_ledger.store.rows import Row, head_from
 from agent_run_ledger.store.statements import statements
 
@@ -57,12 +59,18 @@ class PostgresWriter:
         self._pid = os.getpid()
         connection.add_notice_handler(self._note)
 
-    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
+    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True, first: Sequence[Question] = ()) -> T:
         """See ports.Store.transact."""
-        return self.transact_with(op_id, fn, sync=sync)
+        return self.transact_with(op_id, fn, sync=sync, first=first)
 
     def transact_with(
-        self, op_id: bytes, fn: Callable[[PostgresTx], T], *, sync: bool = True, moving: bool = False
+        self,
+        op_id: bytes,
+        fn: Callable[[PostgresTx], T],
+        *,
+        sync: bool = True,
+        moving: bool = False,
+        first: Sequence[Question] = (),
     ) -> T:
         """Run one transaction whose `fn` may use what only this store's transactions can do.
 
@@ -84,7 +92,7 @@ class PostgresWriter:
             if self._closed:
                 raise Misuse(f"{location} was used after it was closed", code="store_closed")
             self._moving = moving
-            return self._transact(op_id, fn, sync)
+            return self._transact(op_id, fn, _Beginning(sync, first))
         except psycopg.Error as error:
             raise translated(error, location) from error
         finally:
@@ -117,13 +125,22 @@ class PostgresWriter:
             except RuntimeError:
                 pass
 
-    def _transact(self, op_id: bytes, fn: Callable[[PostgresTx], T], sync: bool) -> T:
+    def _transact(self, op_id: bytes, fn: Callable[[PostgresTx], T], beginning: _Beginning) -> T:
         location, ended = self._place.location, False
         try:
-            connection, head, now_ms = self._begin(sync)
+            connection, head, now_ms = self._begin(beginning)
             committing = _Committing(op_id)
             try:
-                value = self._within(connection, fn, head, now_ms, op_id, committing)
+                tx = PostgresTx(
+                    connection.batch(),
+                    self._q,
+                    location=location,
+                    now_ms=now_ms,
+                    leaf_index=head.size,
+                    epoch=head.epoch,
+                    ahead=beginning.answers,
+                )
+                value = self._within(connection, fn, head, tx, committing)
             except psycopg.Error as error:
                 if os.getpid() != self._pid:
                     raise forked(location) from error
@@ -144,72 +161,63 @@ class PostgresWriter:
         connection: Connection,
         fn: Callable[[PostgresTx], T],
         head: Head,
-        now_ms: int,
-        op_id: bytes,
+        tx: PostgresTx,
         committing: _Committing,
     ) -> T:
         """Run `fn` and send what it did with its leaf and COMMIT, whose answers are looked at when this returns."""
-        location = self._place.location
-        with connection.pipeline() as pipeline:
-            tx = PostgresTx(
-                connection,
-                pipeline,
-                self._q,
-                location=location,
-                now_ms=now_ms,
-                leaf_index=head.size,
-                epoch=head.epoch,
-            )
-            committing.tx = tx
-            try:
-                probes.reach("commit.begin")
-                value = fn(tx)
-            finally:
-                tx.end()  # who kept it would write outside of every transaction
-            if os.getpid() != self._pid:
-                raise forked(location)
-            leaf = leaf_of(tx, head, log_id=self.log_id, op_id=op_id)
-            if leaf is not None:
-                self._append(connection, leaf, now_ms)
-                probes.reach("commit.before")
-                committing.leaf, committing.value = leaf, value
-            self._warnings.clear()
-            answer = connection.execute(self._q["commit"], prepare=False)
+        location, batch = self._place.location, tx.to_send
+        committing.tx = tx
+        try:
+            probes.reach("commit.begin")
+            value = fn(tx)
+        finally:
+            tx.end()  # who kept it would write outside of every transaction
+        if os.getpid() != self._pid:
+            raise forked(location)
+        leaf = leaf_of(tx, head, log_id=self.log_id, op_id=committing.op_id)
+        if leaf is not None:
+            self._append(batch, leaf, tx.now_ms)
+            probes.reach("commit.before")
+            committing.leaf, committing.value = leaf, value
+        self._warnings.clear()
+        answer = batch.ask(self._q["commit"], prepare=False)
         if answer.statusmessage != self._q["commit"]:  # of a transaction that failed it says ROLLBACK, and no error
             raise Unavailable(f"{location} rolled the transaction back", code="store_failed")
         return value
 
-    def _begin(self, sync: bool) -> tuple[Connection, Head, int]:
-        """Begin, lock the head, then read the clock: in this order at the server, and in one round trip.
+    def _begin(self, beginning: _Beginning) -> tuple[Connection, Head, int]:
+        """Begin, lock the head, read the clock, ask what is asked first: in this order, and in one round trip.
 
         A connection that died since its last use is replaced, once: nothing has happened yet.
         """
         try:
-            return self._begin_anew(sync)
+            return self._begin_anew(beginning)
         except psycopg.errors.LockNotAvailable:
             self._end_stalled()
             raise
 
-    def _begin_anew(self, sync: bool) -> tuple[Connection, Head, int]:
+    def _begin_anew(self, beginning: _Beginning) -> tuple[Connection, Head, int]:
         kept = self._connection
         if kept is not None:
             try:
-                return self._begin_on(kept, sync)
+                return self._begin_on(kept, beginning)
             except psycopg.Error:
                 if not kept.closed:
                     raise
                 self._drop()
-        return self._begin_on(self._open(), sync)
+        return self._begin_on(self._open(), beginning)
 
-    def _begin_on(self, connection: Connection, sync: bool) -> tuple[Connection, Head, int]:
+    def _begin_on(self, connection: Connection, beginning: _Beginning) -> tuple[Connection, Head, int]:
         q, location = self._q, self._place.location
-        with connection.pipeline():
-            connection.execute(q["begin"])
-            locked = connection.execute(q["lock_head"], binary=True)
-            # A statement of its own: what the locking one reads of the clock, it reads before it waits.
-            clock = connection.execute(q["select_clock"], binary=True)
-            if not sync:
-                connection.execute(q["sync_later"])
+        batch = connection.batch()
+        batch.add(q["begin"])
+        locked = batch.add(q["lock_head"])
+        # A statement of its own: what the locking one reads of the clock, it reads before it waits.
+        clock = batch.add(q["select_clock"])
+        if not beginning.sync:
+            batch.add(q["sync_later"])
+        beginning.answers = {asked: batch.add(q[asked[0]], asked[1]) for asked in beginning.asked}
+        batch.send()
         head = head_from(locked.fetchall(), location)
         if head.size < self._seen:
             raise Tampered(
@@ -220,7 +228,7 @@ class PostgresWriter:
         self._seen = head.size
         asked = clock.fetchall()
         if asked[0][1] not in (None, "0") and not self._moving:
-            meta = meta_from(connection.execute(q["select_meta"]).fetchall())
+            meta = meta_from(connection.ask(q["select_meta"]))
             raise refusal(move_of(meta, location), location)
         self._read = server_ms(asked), time.monotonic()
         now_ms = self._read[0] if self._clock is None else self._clock.now_ms()
@@ -229,8 +237,8 @@ class PostgresWriter:
     def _end_stalled(self) -> None:
         """Have the server end the session of a host that is paused with the head in its hands, if it is one.
 
-        The server's own limits do not see it: between the statements of a pipeline they are not counted. Its
-        transaction is undone, and it learns that its connection is lost.
+        The server would end it too, by the limit that the holder has set for itself, which may be long. Its transaction
+        is undone, and it learns that its connection is lost.
         """
         connection = self._connection
         if connection is not None and not connection.closed:
@@ -238,16 +246,16 @@ class PostgresWriter:
                 connection.execute(self._q["rollback"], prepare=False)
                 connection.execute(self._q["end_stalled"], (_STANDS_STILL_MS,), prepare=False)
 
-    def _append(self, connection: Connection, leaf: Leaf, now_ms: int) -> None:
+    def _append(self, batch: Batch, leaf: Leaf, now_ms: int) -> None:
         q = self._q
-        connection.execute(q["insert_event"], (leaf.index, leaf.op_id, leaf.envelope))
-        connection.execute(q["update_head"], (leaf.index + 1, leaf.frontier, now_ms))
+        batch.add(q["insert_event"], (leaf.index, leaf.op_id, leaf.envelope))
+        batch.add(q["update_head"], (leaf.index + 1, leaf.frontier, now_ms))
 
         def fetch(name: str, bindings: Row) -> list[Row]:
-            return connection.execute(q[name], bindings, binary=True).fetchall()
+            return batch.ask(q[name], bindings).fetchall()
 
         for tile in tiles_behind(leaf, fetch):
-            connection.execute(q["insert_tile"], tile)
+            batch.add(q["insert_tile"], tile)
 
     def _check_confirmed(self, op_id: bytes) -> None:
         """Uncertain for a commit that returned with a warning: it is durable here, and a standby did not confirm it."""
@@ -291,13 +299,14 @@ class PostgresWriter:
         q, location = self._q, self._place.location
         self._drop()
         connection = self._open()
-        connection.execute(q["begin"])
-        now = head_from(connection.execute(q["lock_head"], binary=True).fetchall(), location)
+        batch = connection.batch()
+        batch.add(q["begin"])
+        now = head_from(batch.ask(q["lock_head"]).fetchall(), location)
         if now.size < head.size:
             raise Tampered(f"{location} has {now.size} leaves, and had {head.size}", code="store_replaced")
-        landed = bool(connection.execute(q["select_event_by_op"], (leaf.op_id,)).fetchall())
+        landed = bool(batch.ask(q["select_event_by_op"], (leaf.op_id,)).fetchall())
         self._warnings.clear()
-        answer = connection.execute(q["commit"], prepare=False)
+        answer = batch.ask(q["commit"], prepare=False)
         if answer.statusmessage != q["commit"]:
             raise Unavailable(f"{location} rolled the question back", code="store_failed")
         return landed
@@ -318,7 +327,10 @@ class PostgresWriter:
         if connection is None or connection.closed:
             self._drop()
             return
-        if connection.info.transaction_status is TransactionStatus.IDLE:
+        if connection.is_idle:
+            return
+        if connection.info.transaction_status is TransactionStatus.ACTIVE:  # an interrupt left it in an answer's middle
+            self._drop()
             return
         try:
             connection.execute(self._q["rollback"], prepare=False)
@@ -335,6 +347,15 @@ class PostgresWriter:
 def server_ms(rows: list[Row]) -> int:
     """Return the server's time, in Unix milliseconds, of the one row that tells it."""
     return int(rows[0][0])
+
+
+class _Beginning:
+    """How a transaction begins: whether its commit is synced, what it asks first, and the answers to that."""
+
+    def __init__(self, sync: bool, first: Sequence[Question]) -> None:
+        self.sync = sync
+        self.asked = [statement_of(question) for question in first]
+        self.answers: dict[tuple[str, Row], Answer] = {}
 
 
 class _Committing:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agent_run_ledger.errors import LedgerError, Misuse, Refused, Superseded, Tampered
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.kernel.erasure import filler
 from agent_run_ledger.kernel.record import Record
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.ports import InFlight, RunRow, RunStanding
+from agent_run_ledger.ports import InFlight, Question, RunRow, RunStanding
 from agent_run_ledger.store.rows import (
     LANE_BITS,
     Row,
@@ -30,6 +30,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _POSITION_BITS = 16
+_ASKED = {
+    "find_run": "select_run_by_id",
+    "standing": "select_standing",
+    "in_flight": "select_in_flight",
+    "budgets": "select_budgets",
+    "is_erased": "select_erased",
+}
+
+
+def statement_of(question: Question) -> tuple[str, Row]:
+    """Return the name of the statement that answers a question, and its values."""
+    about = question.about
+    if question.method == "in_flight" and isinstance(about, int):
+        return _ASKED[question.method], (about << LANE_BITS, (about + 1) << LANE_BITS)
+    return _ASKED[question.method], (about,)
 
 
 class RowTx(ABC):
@@ -100,7 +115,7 @@ class RowTx(ABC):
 
     def find_run(self, run_id: str) -> RunRow | None:
         """See ports.Tx.find_run."""
-        rows = self._fetch("select_run_by_id", (run_id,))
+        rows = self._ask("find_run", run_id)
         return self._known(run_from, rows[0]) if rows else None
 
     def get_run(self, row_id: int) -> RunRow:
@@ -109,7 +124,7 @@ class RowTx(ABC):
 
     def standing(self, row_id: int) -> RunStanding:
         """See ports.Tx.standing."""
-        return self._known(standing_from, self._fetch_run("select_standing", row_id))
+        return self._known(standing_from, self._one(self._ask("standing", row_id), row_id))
 
     def insert_run(
         self,
@@ -230,12 +245,16 @@ class RowTx(ABC):
 
     def in_flight(self, run_row_id: int) -> list[InFlight]:
         """See ports.Tx.in_flight."""
-        first = run_row_id << LANE_BITS
-        return [in_flight_from(row) for row in self._fetch("select_in_flight", (first, first + (1 << LANE_BITS)))]
+        return [in_flight_from(row) for row in self._ask("in_flight", run_row_id)]
 
     def budgets(self, run_row_id: int) -> dict[str, bytes]:
         """See ports.Tx.budgets."""
-        return budgets_from(self._fetch("select_budgets", (run_row_id,)))
+        return budgets_from(self._ask("budgets", run_row_id))
+
+    def is_erased(self, record_id: int) -> bool | None:
+        """See ports.Tx.is_erased."""
+        rows = self._ask("is_erased", record_id)
+        return bool(rows[0][0]) if rows else None
 
     def put_budget(self, run_row_id: int, tool: str, counters: bytes) -> None:
         """See ports.Tx.put_budget."""
@@ -261,8 +280,13 @@ class RowTx(ABC):
     def _write(self, name: str, bindings: Row) -> None:
         self.write(self._q[name], bindings)
 
+    def _ask(self, method: str, about: int | str) -> list[Row]:
+        return self._fetch(*statement_of(Question(cast(Any, method), about)))
+
     def _fetch_run(self, name: str, row_id: int) -> Row:
-        rows = self._fetch(name, (row_id,))
+        return self._one(self._fetch(name, (row_id,)), row_id)
+
+    def _one(self, rows: list[Row], row_id: int) -> Row:
         if not rows:
             raise self.fail(Tampered(f"{self._location}: there is no run in row {row_id}", code="row_missing"))
         return rows[0]

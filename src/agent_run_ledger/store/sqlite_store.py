@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar, cast
@@ -15,7 +15,7 @@ from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse, NotAdmitted, Refused, Tampered
 from agent_run_ledger.kernel.envelope import Change
-from agent_run_ledger.ports import Clock, Entropy, Reader, RunLock, Tx
+from agent_run_ledger.ports import Clock, Entropy, Question, Reader, RunLock, Tx
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
 from agent_run_ledger.store.moves import Move, check_open, move_of
@@ -272,7 +272,7 @@ class SqliteStore:
         """Whether it was this process that created the store, since it opened it first."""
         return self._shared.created_here
 
-    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
+    def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True, first: Sequence[Question] = ()) -> T:
         """See ports.Store.transact."""
         return self._to_write().writer().transact(op_id, fn, sync=sync)
 

@@ -198,6 +198,9 @@ SELECT 1 FROM records WHERE run_row_id = %s AND kind = 2 AND salt IS NOT NULL LI
 SELECT 1 FROM records
 WHERE run_row_id = %s AND kind <> 2 AND kind BETWEEN 1 AND 5 AND salt IS NOT NULL LIMIT 1;
 
+-- name: select_erased
+SELECT salt IS NULL FROM records WHERE record_id = %s;
+
 -- name: erase_record
 UPDATE records SET fingerprint = %s, inputs = '', code = '', value_sha256 = '', salt = NULL, payload = NULL
 WHERE record_id = %s AND run_row_id = %s AND kind BETWEEN 1 AND 5 AND salt IS NOT NULL;

@@ -182,6 +182,9 @@ WHERE run_row_id = ? AND kind <> 2 AND kind BETWEEN 1 AND 5 AND salt IS NOT NULL
 -- name: compact
 VACUUM;
 
+-- name: select_erased
+SELECT salt IS NULL FROM records WHERE record_id = ?;
+
 -- name: erase_record
 UPDATE records SET fingerprint = ?, inputs = x'', code = x'', value_sha256 = x'', salt = NULL, payload = NULL
 WHERE record_id = ? AND run_row_id = ? AND kind BETWEEN 1 AND 5 AND salt IS NOT NULL;
