@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, cast
 
 import psycopg
@@ -87,6 +87,29 @@ class _Bounded(psycopg.Connection[Row]):
     """
 
     limit_s = 60.0
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        """See psycopg.Connection.pipeline. What a block raises is all that is heard of it.
+
+        What was sent after a refused statement is answered with an error too. The driver would log that one, on the
+        stderr of a program that has no logging: not where it is told that the block ended well.
+        """
+        failed: BaseException | None = None
+        try:
+            with super().pipeline() as pipeline:
+                try:
+                    yield pipeline
+                except BaseException as error:
+                    failed = error
+        except Exception:
+            if failed is None:
+                raise
+        try:
+            if failed is not None:
+                raise failed
+        finally:
+            del failed  # its frames hold this one: what they hold must not wait for a collection
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """See psycopg.Connection.wait."""
