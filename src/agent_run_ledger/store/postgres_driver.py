@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, cast
 
@@ -89,7 +89,7 @@ class _Bounded(psycopg.Connection[Row]):
     limit_s = 60.0
 
     @contextmanager
-    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+    def pipeline(self) -> Generator[psycopg.Pipeline]:
         """See psycopg.Connection.pipeline. What a block raises is all that is heard of it.
 
         What was sent after a refused statement is answered with an error too. The driver would log that one, on the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from hashlib import sha256
 
 import psycopg
@@ -50,13 +51,18 @@ class PostgresRunLocks:
 
     def is_run_live(self, run_id: str) -> bool:
         """See ports.RunLocks.is_run_live."""
-        key = self._key_of(run_id)
+        return bool(self.live_runs([run_id]))
+
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """See ports.RunLocks.live_runs."""
+        keys = {run_id: self._key_of(run_id) for run_id in run_ids}
         with self._mutex:
             try:
-                connection = self._alive()
-                return key in self._runs or self._ask(connection, "select_run_locked", key)
+                found = self._alive().execute(self._q["select_runs_locked"], (list(keys.values()),)).fetchall()
             except psycopg.Error as error:
                 raise translated(error, self._place.location) from error
+            locked = {*self._runs, *(int(row[0]) for row in found)}
+        return frozenset(run_id for run_id, key in keys.items() if key in locked)
 
     def release_run(self, lock: _PostgresRunLock) -> None:
         """Give a run back. In a forked child, after close, and for a lock that has none: nothing happens."""

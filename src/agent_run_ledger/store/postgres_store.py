@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from agent_run_ledger.entropy import SystemEntropy
@@ -157,6 +157,10 @@ class PostgresStore:
     def is_run_live(self, run_id: str) -> bool:
         """See ports.Store.is_run_live. A read-only store may ask too."""
         return self._open().locks().is_run_live(run_id)
+
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """See ports.Store.live_runs."""
+        return self._open().locks().live_runs(run_ids)
 
     def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
         """See ports.Store.on_submitted. On a connection and a thread of its own."""

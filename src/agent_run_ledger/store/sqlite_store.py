@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar, cast
@@ -299,6 +299,10 @@ class SqliteStore:
     def is_run_live(self, run_id: str) -> bool:
         """See ports.Store.is_run_live. A read-only store may ask too."""
         return self._open().sidecar().is_run_live(run_id)
+
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """See ports.Store.live_runs."""
+        return self._open().sidecar().live_runs(run_ids)
 
     def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
         """See ports.Store.on_submitted. Nobody tells of a file: it calls nothing."""
