@@ -14,6 +14,7 @@ from agent_run_ledger import RunLedger
 from agent_run_ledger.benchmark.children import race
 from agent_run_ledger.benchmark.figures import Figure, Measured, Sense, Target
 from agent_run_ledger.benchmark.work import chain, opened
+from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.worker.picking import Picker
 from bench.server.dbos import beside_dbos
 from bench.server.recovery import recovery, timed
@@ -171,7 +172,7 @@ def _picks(plan: Plan, place: Place, say: Callable[[str], None]) -> list[Figure]
             taken: set[str] = set()
             times = list[float]()
             for _ in range(plan.picks):
-                picker = Picker(queue, time.monotonic, pending_ms=0)
+                picker = Picker(queue, time.monotonic, pending_ms=0, fraction=SystemEntropy().fraction)
                 started = time.perf_counter()
                 found = picker.pick(1, taken)
                 times.append((time.perf_counter() - started) * 1e3)

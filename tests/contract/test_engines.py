@@ -28,7 +28,7 @@ SQLITE_ONLY = {
 POSTGRES_ONLY = {
     "lock_head", "select_clock", "sync_later", "select_some_records", "select_some_between", "select_session",
     "select_known", "lock_making", "announce_run", "listen", "end_stalled", "try_lock_run", "unlock_run",
-    "select_run_locked", "vacuum_erased",
+    "select_runs_locked", "vacuum_erased",
 }  # fmt: skip
 """What only a server needs, and the chunks that SQLite counts row by row."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from agent_run_ledger.worker import Told, Worker, WorkerSettings
 from agent_run_ledger.worker.carrying import Outcome
 from agent_run_ledger.worker.picking import ELSEWHERE_S, FIRST_S, LOOK_S, MOST_S, Picker
 from tests.contract.effect_run_kit import desk
-from tests.contract.engine_kit import each_engine, new_place
+from tests.contract.engine_kit import each_engine, new_place, only_a_file
 from tests.contract.store_kit import quick_folder
 
 pytestmark = each_engine
@@ -230,7 +231,9 @@ def test_a_store_that_cannot_be_asked_is_asked_again(ledger: RunLedger, monkeypa
     told: list[Told] = []
     tally = Worker(ledger, settings=settings(), tell=told.append).run(until_idle=True)
     assert (tally.trouble, tally.outcomes) == (2, {Outcome.COMPLETED: 1})
-    assert [one.event for one in told[:2]] == ["trouble", "trouble"]
+    said = [one.words for one in told if one.event in ("trouble", "answers")]
+    assert len(said) == 2, "once that it cannot be asked, and once that it can"
+    assert "in vain 2 times" in said[1]
 
 
 def test_it_drains_and_says_what_it_leaves(ledger: RunLedger) -> None:
@@ -252,12 +255,42 @@ def test_it_drains_and_says_what_it_leaves(ledger: RunLedger) -> None:
     thread.join(30)
     assert (worker.tally.left, ledger.bind("r0").state) == (1, RunState.RUNNING)
     assert ledger.bind("r1").state is RunState.SUSPENDED  # nothing new was taken
+    assert not worker.asks
     goes_on.set()
     deadline = time.monotonic() + 30
     while ledger.bind("r0").state is not RunState.COMPLETED:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert done(ledger) == {"completed": 1}
+
+
+@only_a_file
+def test_an_answer_that_comes_after_the_end_takes_nothing(ledger: RunLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a server that was silent: `run` returned without it."""
+    ledger.entry(name="job")(lambda: 1)
+    ledger.submit("r1")
+    asked, answers, real = threading.Event(), threading.Event(), Picker.pick
+
+    def late(self: Picker, *given: Any) -> object:
+        asked.set()
+        assert answers.wait(30)
+        return real(self, *given)
+
+    monkeypatch.setattr(Picker, "pick", late)
+    worker = Worker(ledger, settings=settings())
+    working(worker, lambda: asked.is_set())
+    assert worker.asks
+    answers.set()
+    worker._looking.join(30)
+    assert (worker.asks, worker._failure, worker._in_hand) == (False, None, set())
+    assert ledger.bind("r1").state is RunState.SUSPENDED
+
+
+@only_a_file
+def test_a_store_that_waiting_does_not_open_ends_it(tmp_path: Path) -> None:
+    with RunLedger(db_path=tmp_path / "nowhere" / "runs.db") as ledger, pytest.raises(Unavailable) as caught:
+        Worker(ledger, settings=settings()).run()
+    assert caught.value.code == "cannot_open"
 
 
 @pytest.mark.parametrize(
@@ -279,7 +312,7 @@ class TestPicker:
         for n in range(3):
             ledger.submit(f"r{n}", n=n)
         at = At()
-        return Picker(ledger.runs_of_queue(), at, pending_ms=0), at
+        return Picker(ledger.runs_of_queue(), at, pending_ms=0, fraction=float), at
 
     def names(self, picker: Picker, room: int = 10, in_hand: tuple[str, ...] = ()) -> list[str]:
         return [row.run_id for row in picker.pick(room, in_hand)]
@@ -326,14 +359,14 @@ class TestPicker:
             raise Pending("later")
 
         job.submit("w")
-        chosen = Picker(ledger.runs_of_queue(), at, pending_ms=0)
+        chosen = Picker(ledger.runs_of_queue(), at, pending_ms=0, fraction=float)
         with pytest.raises(Pending):
             job.start("w")
         assert self.names(chosen) == ["w"]
         assert self.names(chosen) == []
         at.s += LOOK_S
         assert self.names(chosen) == ["w"]
-        assert self.names(Picker(ledger.runs_of_queue(), at, pending_ms=3_600_000)) == []
+        assert self.names(Picker(ledger.runs_of_queue(), at, pending_ms=3_600_000, fraction=float)) == []
 
 
 def test_a_run_that_waits_for_an_approval_goes_on_when_it_is_granted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -89,6 +90,29 @@ def test_a_backend_that_is_ended_inside_of_a_transaction_leaves_nothing(
     assert store.reader().find_run("lost") is None
     do_step(store, row, 1)
     assert check_log(store) == 3
+
+
+def test_what_ends_a_transaction_is_all_that_is_heard_of_it(
+    postgres: Cluster, store: PostgresStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the driver logs is on the stderr of a program that has no logging: answers that nobody waited for."""
+
+    def refused(tx: Tx) -> None:
+        tx.write_later("INSERT INTO nowhere VALUES (1)", ())  # type: ignore[attr-defined]
+        raise Refused("the program's own", code="own")  # unless the answer was quicker
+
+    def ended(tx: Tx) -> None:
+        postgres.run(f"SELECT pg_terminate_backend({_pid(store)}, 5000)")
+        begin_in(tx, "lost")
+
+    for body, codes in ((refused, ("own", "schema_changed")), (ended, ("connection_lost",))):
+        with pytest.raises(LedgerError) as caught:
+            store.transact(op(), body)
+        assert caught.value.code in codes
+    assert [one.getMessage() for one in caplog.records] == []
+    assert logging.getLogger("psycopg.pipeline").isEnabledFor(logging.WARNING), "what else it warns of is still heard"
+    begin(store)
+    assert check_log(store) == 2
 
 
 def test_connections_that_died_between_two_uses_are_replaced_without_a_word(

@@ -35,9 +35,10 @@ TIMEOUT_S = 120
 class Process:
     """One `arl worker`, whose lines are read as they come."""
 
-    def __init__(self, folder: Path, place: Any, *options: str, pause_s: float) -> None:
+    def __init__(self, folder: Path, place: Any, *options: str, pause_s: float, **more: str) -> None:
         environment = {
             **os.environ,
+            **more,
             "AGENT_RUN_LEDGER_DB": str(place),
             worker_program.NOTES: str(folder / "notes"),
             worker_program.PAUSE: str(pause_s),
@@ -70,11 +71,11 @@ class Process:
             assert time.monotonic() < deadline, self.lines
             time.sleep(0.01)
 
-    def end(self, number: int | None = None) -> tuple[int, str]:
+    def end(self, number: int | None = None, *, within_s: float = TIMEOUT_S) -> tuple[int, str]:
         """Wait for its end, with a signal or without one, and return its exit code and what it printed."""
         if number is not None:
             self.child.send_signal(number)
-        printed, _ = self.child.communicate(timeout=TIMEOUT_S)
+        printed, _ = self.child.communicate(timeout=within_s)
         return self.child.returncode, printed
 
 
@@ -94,8 +95,9 @@ class Case:
     def ledger(self) -> RunLedger:
         return RunLedger(db_path=self.place, create=True)
 
-    def start(self, *options: str, pause_s: float = 0.02) -> Process:
-        process = Process(self.folder, self.place, *options, pause_s=pause_s)
+    def start(self, *options: str, pause_s: float = 0.02, db: str = "", **more: str) -> Process:
+        """Start a worker; `db`: by another way to the store, `more`: what else is in its environment."""
+        process = Process(self.folder, db or self.place, *options, pause_s=pause_s, **more)
         self.started.append(process)
         return process
 
@@ -201,3 +203,39 @@ def test_a_worker_goes_on_while_another_one_is_killed_beside_it() -> None:
         other.until(lambda: made.states() == {RunState.COMPLETED: 20})
         assert other.end(signal.SIGTERM)[0] == 0
         made.ends_well(repeated=4)
+
+
+# -- two versions of a program --------------------------------------------------------------------------------------
+
+SECOND = {worker_program.FIRST: "100"}
+"""What makes the program another version: its steps are asked for other things."""
+
+
+def test_two_versions_side_by_side_have_a_queue_each() -> None:
+    with case(4) as made:
+        with RunLedger(db_path=made.place, queue="second") as ledger:
+            ledger.entry(worker_program.job.plain)
+            for number in range(4):
+                ledger.submit(f"second-{number}", number=number)
+        made.names += [f"second-{number}" for number in range(4)]
+        workers = [made.start(), made.start(**SECOND, **{worker_program.QUEUE: "second"})]
+        workers[0].until(lambda: made.states() == {RunState.COMPLETED: 8})
+        assert [worker.end(signal.SIGTERM) for worker in workers] == [(0, "4 completed\n")] * 2
+        steps = [*range(worker_program.STEPS), *range(100, 100 + worker_program.STEPS)]
+        assert made.notes() == {f"{run}:{at}": 1 for run in range(4) for at in steps}
+        check_ledger(made.place)
+
+
+def test_what_one_version_began_the_other_one_leaves_as_it_stood() -> None:
+    """In one queue: it says so, comes back later, and the right one goes on with it."""
+    with case(1) as made:
+        first = made.start(pause_s=0.1)
+        first.until(lambda: made.notes().total() >= 2)
+        first.end(signal.SIGKILL)
+        second = made.start(**SECOND)
+        second.until(lambda: second.told("refused") == 2)
+        assert made.states() == {RunState.RUNNING: 1}
+        assert "Diverged" in next(line for line in second.lines if line.startswith("refused"))
+        assert made.start("--until-idle").end()[0] == 0
+        assert second.end(signal.SIGTERM)[0] == 0
+        made.ends_well(repeated=1)

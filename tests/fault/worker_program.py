@@ -8,9 +8,10 @@ import time
 from agent_run_ledger import RunLedger
 
 STEPS = 4
-NOTES, PAUSE = "TEST_NOTES", "TEST_PAUSE_S"
+NOTES, PAUSE, QUEUE, FIRST = "TEST_NOTES", "TEST_PAUSE_S", "TEST_QUEUE", "TEST_FIRST"
+"""`FIRST`: the number of the first step, by which two versions of this program differ."""
 
-ledger = RunLedger()
+ledger = RunLedger(queue=os.environ.get(QUEUE, "default"))
 
 
 @ledger.step
@@ -23,4 +24,5 @@ def work(number: int, at: int) -> str:
 
 @ledger.entry
 def job(number: int) -> list[str]:
-    return [work(number, at) for at in range(STEPS)]
+    first = int(os.environ.get(FIRST, "0"))
+    return [work(number, at) for at in range(first, first + STEPS)]

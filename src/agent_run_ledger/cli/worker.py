@@ -70,7 +70,7 @@ def worker(
     with log_on_stderr(), _stopped_by_signals(at_work):
         tally = at_work.run(until_idle=until_idle)
     _show(tally, as_json=as_json)
-    if tally.left:
+    if tally.left or at_work.asks:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # their threads cannot be ended, and all that they did is on record

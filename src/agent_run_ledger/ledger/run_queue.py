@@ -38,9 +38,9 @@ class RunQueue:
         """See ports.Store.on_submitted; of any queue."""
         return self._opened.context().store.on_submitted(tell)
 
-    def is_live(self, run_id: str) -> bool:
-        """Return whether somebody works on a run now, in any process."""
-        return self._opened.context().store.is_run_live(run_id)
+    def live(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """Return on which of these runs somebody works now, in any process."""
+        return self._opened.context().store.live_runs(run_ids)
 
     def is_queued(self, run_id: str) -> bool:
         """Return whether a run was submitted and not begun, or was begun and is not over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -25,6 +26,10 @@ class RunLocks(Protocol):
 
     def is_run_live(self, run_id: str) -> bool:
         """See Store.is_run_live."""
+        ...
+
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """See Store.live_runs."""
         ...
 
     def close(self) -> None:

@@ -449,6 +449,10 @@ class Store(Protocol):
         """
         ...
 
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """Return those of these runs for which `is_run_live` holds; at a server in one question, however many."""
+        ...
+
     def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Call `tell`, from whichever thread, soon after a run was submitted in any process; return what ends that.
 

@@ -162,6 +162,7 @@ class Journal:
         self._row: RunRow = attempt.row
         self.run_id = attempt.row.run_id
         self.row_id = attempt.row.row_id
+        self.queue = attempt.row.queue
         self.attempt = attempt.row.attempt
         reader = context.store.reader()
         self._above = ancestors(reader.get_run, attempt.row)

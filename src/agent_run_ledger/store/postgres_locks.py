@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from hashlib import sha256
 
 import psycopg
@@ -14,6 +15,7 @@ from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect
 from agent_run_ledger.store.postgres_driver import Connection
 from agent_run_ledger.store.postgres_failures import translated
+from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.statements import statements
 
 _KEY_BYTES = 8
@@ -50,14 +52,20 @@ class PostgresRunLocks:
 
     def is_run_live(self, run_id: str) -> bool:
         """See ports.RunLocks.is_run_live."""
-        key = self._key_of(run_id)
+        return bool(self.live_runs([run_id]))
+
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """See ports.RunLocks.live_runs."""
+        keys = {run_id: self._key_of(run_id) for run_id in run_ids}
         with self._mutex:
             try:
-                if key in self._runs:
+                if not self._runs.keys().isdisjoint(keys.values()):
                     self._alive()  # a lost connection has lost its locks
-                return key in self._runs or self._asked("select_run_locked", key)
+                found = self._asked("select_runs_locked", (list(keys.values()),))
             except psycopg.Error as error:
                 raise translated(error, self._place.location) from error
+            locked = {*self._runs, *(int(row[0]) for row in found)}
+        return frozenset(run_id for run_id, key in keys.items() if key in locked)
 
     def release_run(self, lock: _PostgresRunLock) -> None:
         """Give a run back. In a forked child, after close, and for a lock that has none: nothing happens."""
@@ -71,7 +79,7 @@ class PostgresRunLocks:
             if connection is None or connection.closed:
                 return
             try:
-                self._ask(connection, "unlock_run", lock.key)
+                connection.ask(self._q["unlock_run"], (lock.key,))
             except psycopg.Error:
                 self._drop()  # whoever cannot unlock lets go of everything: a lock that stays would block for ever
 
@@ -89,22 +97,22 @@ class PostgresRunLocks:
             if lock.key in self._runs:
                 return False
             self._runs[lock.key] = lock.token  # first: whatever comes between, a release gives both back
-            taken = self._asked("try_lock_run", lock.key)
+            taken = bool(self._asked("try_lock_run", (lock.key,))[0][0])
             self._runs[lock.key] = lock.token  # a connection that was lost by the question has lost all of them
             if not taken:
                 del self._runs[lock.key]
             return taken
 
-    def _asked(self, name: str, key: int) -> bool:
+    def _asked(self, name: str, values: Row) -> list[Row]:
         """Return the answer to a question; on a new connection where the question shows that the old one is lost."""
         connection = self._connected()
         try:
-            return self._ask(connection, name, key)
+            return connection.ask(self._q[name], values)
         except psycopg.Error:
             if not connection.closed:
                 raise
             self._drop()
-            return self._ask(self._connected(), name, key)
+            return self._connected().ask(self._q[name], values)
 
     def _alive(self) -> None:
         """Forget the locks of a connection that was lost. Asked, for a dead peer shows itself only then."""
@@ -123,9 +131,6 @@ class PostgresRunLocks:
         if self._connection is None:
             self._connection = connect(self._place)  # never a standby: its locks are its own
         return self._connection
-
-    def _ask(self, connection: Connection, name: str, key: int) -> bool:
-        return bool(connection.ask(self._q[name], (key,))[0][0])
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

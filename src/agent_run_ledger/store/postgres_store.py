@@ -158,6 +158,10 @@ class PostgresStore:
         """See ports.Store.is_run_live. A read-only store may ask too."""
         return self._open().locks().is_run_live(run_id)
 
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """See ports.Store.live_runs."""
+        return self._open().locks().live_runs(run_ids)
+
     def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
         """See ports.Store.on_submitted. On a connection and a thread of its own."""
         self._open()

@@ -8,7 +8,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -100,6 +100,10 @@ class Sidecar:
         with self._mutex:
             self._check_identity()
             return place in self._runs or self._is_held_elsewhere(place)
+
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """Return those of these runs that are live. A lock of a file is asked for without a round trip."""
+        return frozenset(run_id for run_id in run_ids if self.is_run_live(run_id))
 
     def release_run(self, lock: _SidecarRunLock) -> None:
         """Give a run's byte back. In a forked child, after close, and for a lock that has none: nothing happens."""

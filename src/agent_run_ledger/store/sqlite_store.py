@@ -300,6 +300,10 @@ class SqliteStore:
         """See ports.Store.is_run_live. A read-only store may ask too."""
         return self._open().sidecar().is_run_live(run_id)
 
+    def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """See ports.Store.live_runs."""
+        return self._open().sidecar().live_runs(run_ids)
+
     def on_submitted(self, tell: Callable[[], None]) -> Callable[[], None]:
         """See ports.Store.on_submitted. Nobody tells of a file: it calls nothing."""
         self._open()

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, Unavailable, Uncertain
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.runs.other_program import of_other_program
 from agent_run_ledger.runs.submit import Submission
 
 
@@ -15,7 +16,7 @@ class Outcome(StrEnum):
 
     WAITS: it is suspended. FAILED: the program raised, and the record says so. ELSEWHERE: somebody else has it.
     INTERRUPTED: the store could not be reached or asked, and the run stands where it was. REFUSED: it cannot be begun
-    or gone on with as it is, by this program.
+    or gone on with as it is, by this program; one that is another program's stands where it was.
     """
 
     COMPLETED = "completed"
@@ -39,22 +40,24 @@ def carry(ledger: RunLedger, submission: Submission) -> tuple[Outcome, BaseExcep
     except LedgerError as error:
         return Outcome.REFUSED, error
     except Exception as error:
-        return Outcome.FAILED, error
+        return Outcome.REFUSED if of_other_program(error) else Outcome.FAILED, error
     return Outcome.COMPLETED, None
 
 
 def _call(ledger: RunLedger, submission: Submission) -> Any:
     run_id, inputs = submission.run_id, dict(submission.inputs)
-    if not submission.entry:
+    if not submission.entry and not ledger.entries:
         return ledger.bind(run_id).execute(**inputs)
     entry = next((one for one in ledger.entries if one.name == submission.entry), None)
     if entry is None:
         names = ", ".join(one.name for one in ledger.entries) or "none"
+        wanted = f"the entry {submission.entry!r}" if submission.entry else "a pipeline, not an entry"
         raise Refused(
-            f"run {run_id!r} wants the entry {submission.entry!r}, and this program has {names}",
+            f"run {run_id!r} wants {wanted}, and this program has {names}",
             code="no_entry",
             hint="start a worker of the program that has it; a queue of its own keeps versions apart",
         )
+    entry.check(inputs)  # before it is begun: a version that takes other inputs must not fail it
     if not entry.is_async:
         return entry.start(run_id, **inputs)
     import asyncio

@@ -1,9 +1,9 @@
-"""Choosing the next runs of a queue: the oldest first, none in hand, live elsewhere, or to be left for a while."""
+"""Choosing the next runs of a queue: in the order of submission, none in hand, live elsewhere, or left for a while."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from agent_run_ledger.ledger.run_queue import RunQueue
@@ -11,53 +11,67 @@ from agent_run_ledger.ports import RunRow
 
 PAGE: Final = 64
 LOOKED_AT: Final = 200
-"""How many suspended runs one look goes through; the next one goes on from there."""
+"""How many runs one look goes through, of each kind; the next one goes on from there."""
 LOOK_S: Final = 1.0
-"""How far apart looks at suspended runs are."""
+"""How far apart looks are at what is suspended, and at what was passed over where that is more than LOOKED_AT."""
 ELSEWHERE_S: Final = 1.0
 """For how long a run that is live elsewhere is passed over."""
 FIRST_S: Final = 1.0
 MOST_S: Final = 60.0
-"""A run that could not be carried out is passed over for FIRST_S, twice as long each time, at most MOST_S."""
+MOST_REFUSED_S: Final = 600.0
+"""A run that could not be carried out is passed over for FIRST_S, twice as long each time, at most MOST_S. One that
+this program cannot carry out, MOST_REFUSED_S."""
 
 
 class Picker:
     """Remembers only what saves it questions: a worker that starts anew picks the same runs.
 
-    `pick` and `is_idle` are for one thread, the others for any.
+    A look goes on behind the last run that was looked at, and through a part of those that were passed over before, in
+    turns: so many runs that nobody can carry out hold up none behind them, and a look costs as much however many they
+    are. Who took a run in vain, since another worker was quicker, begins somewhere in the next few, and the more of
+    them the oftener that happens: workers that look at once do not fight over one head. `fraction`: from 0 up to 1, by
+    chance. `pick` and `is_idle` are for one thread, the others for any.
     """
 
-    def __init__(self, queue: RunQueue, monotonic_s: Callable[[], float], *, pending_ms: int) -> None:
+    def __init__(
+        self, queue: RunQueue, monotonic_s: Callable[[], float], *, pending_ms: int, fraction: Callable[[], float]
+    ) -> None:
         self._queue = queue
+        self._fraction = fraction
+        self._spread = 1.0
         self._now_s = monotonic_s
         self._pending_ms = pending_ms
         self._lock = threading.Lock()
         self._until_s: dict[str, float] = {}
         self._tries: dict[str, int] = {}
         self._refused: set[str] = set()
-        self._looked_s = float("-inf")
-        self._cursor = 0
+        self._forgot_s = self._waiting_s = self._passed_s = float("-inf")
+        self._new = 0  # up to here runs were looked at once
+        self._passed = 0  # and up to here once more, in this round
+        self._waiting = 0
+        self._new_first = False
 
     def pick(self, room: int, in_hand: Collection[str]) -> list[RunRow]:
-        """Return at most `room` runs to take now."""
+        """Return at most `room` runs to take now, in the order of submission; those that were suspended last."""
         self._forget()
+        self._new_first = not self._new_first
+        looks = (self._look_on, self._look_again) if self._new_first else (self._look_again, self._look_on)
         found: list[RunRow] = []
-        for row in self._candidates(in_hand):
-            if len(found) >= room:
-                break
-            found.append(row)
-        if len(found) < room:
-            taken = {*in_hand, *(row.run_id for row in found)}
-            found += self._awake(room - len(found), taken)
-        return found
+        for look in looks:
+            found += look(room - len(found), {*in_hand, *(row.run_id for row in found)})
+        found.sort(key=lambda row: row.row_id)
+        return found + self._awake(room - len(found), {*in_hand, *(row.run_id for row in found)})
 
     def ended(self, run_id: str, *, elsewhere: bool = False) -> None:
-        """Note that a run was carried out as far as it goes, or that somebody else has it."""
+        """Note that a run was carried out as far as it goes, or was taken in vain, since somebody else has it."""
         with self._lock:
             self._tries.pop(run_id, None)
             self._refused.discard(run_id)
             if elsewhere:
                 self._until_s[run_id] = self._now_s() + ELSEWHERE_S
+                self._spread = min(2 * self._spread, PAGE)
+            else:
+                self._spread = max(1.0, self._spread - 0.5)
 
     def failed(self, run_id: str, *, refused: bool) -> float:
         """Note that a run could not be carried out and stands where it was; return for how long it is left, seconds.
@@ -66,7 +80,7 @@ class Picker:
         """
         with self._lock:
             tries = self._tries[run_id] = self._tries.get(run_id, 0) + 1
-            left_s = min(MOST_S, FIRST_S * float(1 << min(tries - 1, 10)))
+            left_s = min(MOST_REFUSED_S if refused else MOST_S, FIRST_S * float(1 << min(tries - 1, 10)))
             self._until_s[run_id] = self._now_s() + left_s
             (self._refused.add if refused else self._refused.discard)(run_id)
             return left_s
@@ -81,42 +95,89 @@ class Picker:
             after = page[-1].row_id
         return True
 
-    def _candidates(self, in_hand: Collection[str]) -> Iterator[RunRow]:
-        after = 0
-        while page := self._queue.queued(after_row_id=after, limit=PAGE):
-            for row in page:
-                if row.run_id in in_hand or self._is_left(row.run_id):
-                    continue
-                if self._queue.is_live(row.run_id):
-                    self.ended(row.run_id, elsewhere=True)
-                    continue
-                yield row
-            after = page[-1].row_id
+    def _look_on(self, room: int, in_hand: Collection[str]) -> list[RunRow]:
+        """Return runs that nobody here has looked at yet."""
+        found, self._new, _ = self._free(self._new, None, room, in_hand)
+        return found
+
+    def _look_again(self, room: int, in_hand: Collection[str]) -> list[RunRow]:
+        """Return runs that were passed over before, or taken and not carried out; from where the last look ended."""
+        if self._now_s() - self._passed_s < LOOK_S:
+            return []
+        found, at, over = self._free(self._passed, self._new, room, in_hand)
+        self._passed = 0 if over else at
+        if not over and len(found) < room:  # there are many of them
+            self._passed_s = self._now_s()
+        return found
+
+    def _free(
+        self, after: int, until: int | None, room: int, in_hand: Collection[str]
+    ) -> tuple[list[RunRow], int, bool]:
+        """Return runs behind one row, up to another, that nobody has; where the next look begins; whether that is all.
+
+        At most LOOKED_AT rows are looked at.
+        """
+        free: list[RunRow] = []
+        skipped = int(self._spread * self._fraction())
+        for _ in range(LOOKED_AT // PAGE):
+            if len(free) >= room + skipped:
+                break
+            page = self._queue.queued(after_row_id=after, limit=PAGE)
+            rows = page if until is None else [row for row in page if row.row_id <= until]
+            free += self._free_of(rows, in_hand)
+            after = rows[-1].row_id if rows else after
+            if len(rows) < PAGE:
+                return self._chosen(free, room, skipped, after, over=True)
+        return self._chosen(free, room, skipped, after, over=False)
+
+    def _free_of(self, rows: Sequence[RunRow], in_hand: Collection[str]) -> list[RunRow]:
+        """Return the rows of a page that are not in hand, not left, and live nowhere."""
+        asked = [row for row in rows if row.run_id not in in_hand and not self._is_left(row.run_id)]
+        live = self._queue.live([row.run_id for row in asked]) if asked else frozenset[str]()
+        with self._lock:
+            for run_id in live:
+                self._until_s[run_id] = self._now_s() + ELSEWHERE_S
+        return [row for row in asked if row.run_id not in live]
+
+    def _chosen(
+        self, free: Sequence[RunRow], room: int, skipped: int, after: int, *, over: bool
+    ) -> tuple[list[RunRow], int, bool]:
+        """Return as many of these as there is room for, and where a look begins that misses none of the others."""
+        skipped = max(0, min(skipped, len(free) - room))
+        found = [*free[skipped : skipped + room]]
+        left = [*free[:skipped], *free[skipped + room :]]
+        if not left:
+            return found, after, over
+        return found, left[0].row_id - 1, False
 
     def _awake(self, room: int, in_hand: Collection[str]) -> list[RunRow]:
         """Return suspended runs for which something may be new, from where the last look ended."""
-        if self._now_s() - self._looked_s < LOOK_S:
+        if room < 1 or self._now_s() - self._waiting_s < LOOK_S:
             return []
-        self._looked_s = self._now_s()
-        page = self._queue.waiting(after_row_id=self._cursor, limit=LOOKED_AT)
+        self._waiting_s = self._now_s()
+        page = self._queue.waiting(after_row_id=self._waiting, limit=LOOKED_AT)
         found: list[RunRow] = []
         for row in page:
             if len(found) >= room:
                 return found
-            self._cursor = row.row_id
+            self._waiting = row.row_id
             passed_over = row.run_id in in_hand or self._is_left(row.run_id)
             if not passed_over and self._queue.may_go_on(row, pending_ms=self._pending_ms):
                 found.append(row)
         if len(page) < LOOKED_AT:
-            self._cursor = 0
+            self._waiting = 0
         return found
 
     def _is_left(self, run_id: str) -> bool:
         with self._lock:
-            return run_id in self._until_s
+            return self._until_s.get(run_id, float("-inf")) > self._now_s()
 
     def _forget(self) -> None:
+        """Keep no word of what is not left any more; now and then, for it goes through all of it."""
         now_s = self._now_s()
+        if now_s - self._forgot_s < LOOK_S:
+            return
+        self._forgot_s = now_s
         with self._lock:
             for run_id in [run_id for run_id, until_s in self._until_s.items() if until_s <= now_s]:
                 del self._until_s[run_id]

@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import LedgerError, Misuse, Unavailable, Uncertain
+from agent_run_ledger.kernel.store_urls import is_url
 from agent_run_ledger.ledger.run_ledger import RunLedger
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.worker.carrying import Outcome, carry
@@ -19,6 +21,10 @@ from agent_run_ledger.worker.picking import Picker
 MOST_AT_ONCE: Final = 1_024
 _TROUBLE_S: Final = (0.5, 10.0)
 """After a store that could not be asked: the first pause, and the longest one."""
+_WAKE_S: Final = 0.1
+"""How often the thread of `run` looks whether it is to stop: its signals must find it in no lock."""
+_LAST_S: Final = 1.0
+"""For how long a question to the store may go on that nobody needs the answer of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +73,9 @@ class Worker:
 
     Guarantees: a run is begun by one worker at a time (its attempt's lock says who), whatever workers there are; what a
     worker leaves, killed or drained, the next one goes on with, and pays for nothing recorded twice. A store that
-    cannot be asked is asked again, and nothing is lost by it. A run that raised is failed, and is not tried again by
-    itself. `tell` is called for what happens, from several threads.
+    cannot be asked, or not be opened yet, is asked again, and nothing is lost by it: `tell` hears of it once, and again
+    where the cause is another one. A run that raised is failed, and is not tried again by itself; one that this program
+    cannot go on with is left as it stood. `tell` is called for what happens, from several threads.
     """
 
     def __init__(
@@ -83,12 +90,27 @@ class Worker:
         self._settings = settings or WorkerSettings()
         self._tell = tell
         self._queue = ledger.runs_of_queue(queue)
-        self._picker = Picker(self._queue, time.monotonic, pending_ms=round(self._settings.pending_s * 1000))
+        self._picker = Picker(
+            self._queue,
+            time.monotonic,
+            pending_ms=round(self._settings.pending_s * 1000),
+            fraction=SystemEntropy().fraction,
+        )
         self._lock = threading.Lock()
         self._in_hand: set[str] = set()
         self._again = threading.Event()
         self._stopping = False
+        self._closed = False
+        self._looking = threading.Thread(name="arl-look", daemon=True)
+        self._failure: BaseException | None = None
+        self._trouble = ""
+        self._tries = 0
         self.tally = Tally()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question to the store is still without an answer, after `run` returned: it may take as long."""
+        return self._looking.is_alive()
 
     def stop(self) -> None:
         """Take nothing more, and let `run` return when what is in hand is over, or `drain_s` are. Safe in a signal."""
@@ -98,29 +120,69 @@ class Worker:
     def run(self, *, until_idle: bool = False) -> Tally:
         """Work until `stop`, or until nothing is left to be begun, and return what was done.
 
-        With `until_idle` a run that nobody of this program can carry out ends it too, once it was tried.
+        With `until_idle` a run that nobody of this program can carry out ends it too, once it was tried. What says that
+        this store can never be worked on is raised: Refused, Misuse, Tampered as `ports.Store` and its opener say, and
+        at the beginning Unavailable("cannot_open"), or "read_only" for a file.
         """
-        pause_s = _TROUBLE_S[0]
         pool = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="run")
-        deaf = self._queue.on_submitted(self._again.set)
+        self._looking = threading.Thread(target=self._look, args=(pool, until_idle), name="arl-look", daemon=True)
+        self._looking.start()
         try:
-            while not self._stopping:
+            while self._looking.is_alive() and not self._stopping:
+                self._looking.join(_WAKE_S)
+        finally:
+            self.stop()
+            self._drain(pool)
+        if self._failure is not None:
+            raise self._failure
+        return self.tally
+
+    def _look(self, pool: ThreadPoolExecutor, until_idle: bool) -> None:
+        """Take runs until it is time to stop. In a thread of its own: a server may be silent for long."""
+        deaf: Callable[[], None] | None = None
+        pause_s = _TROUBLE_S[0]
+        try:
+            while True:
                 self._again.clear()
+                if self._stopping:  # asked after that: who stops it sets both
+                    break
                 try:
+                    if deaf is None:
+                        deaf = self._queue.on_submitted(self._again.set)
                     took = self._take(pool)
                     if until_idle and not took and self._is_idle():
                         break
+                    self._answered()
                     pause_s = _TROUBLE_S[0]
                     self._again.wait(self._settings.poll_s)
                 except (Unavailable, Uncertain) as error:
-                    self.tally.trouble += 1
-                    self._tell(Told("trouble", "", f"the store cannot be asked ({error.code}): {error.message}"))
+                    if deaf is None and self._is_final(error):
+                        raise
+                    self._troubled(error)
                     self._again.wait(pause_s)
                     pause_s = min(2 * pause_s, _TROUBLE_S[1])
+        except BaseException as error:
+            self._failure = error
         finally:
-            deaf()
-            self._drain(pool)
-        return self.tally
+            if deaf is not None:
+                deaf()
+
+    def _is_final(self, error: LedgerError) -> bool:
+        """Return whether a store that was never opened will not be by waiting."""
+        at_server = is_url(self._ledger.db_path)
+        return error.code == "cannot_open" or (error.code == "read_only" and not at_server)
+
+    def _troubled(self, error: LedgerError) -> None:
+        self.tally.trouble += 1
+        self._tries += 1
+        if error.code != self._trouble:
+            self._trouble = error.code
+            self._tell(Told("trouble", "", f"the store cannot be asked ({error.code}), and is asked again: {error}"))
+
+    def _answered(self) -> None:
+        if self._trouble:
+            self._tell(Told("answers", "", f"the store was asked in vain {self._tries} times, and answers"))
+            self._trouble, self._tries = "", 0
 
     def _take(self, pool: ThreadPoolExecutor) -> int:
         """Take as many runs as there is room for, and return how many."""
@@ -130,8 +192,10 @@ class Worker:
         rows = self._picker.pick(room, in_hand) if room > 0 else []
         for row in rows:
             with self._lock:
+                if self._closed:  # the answer came too late
+                    return 0
                 self._in_hand.add(row.run_id)
-            pool.submit(self._carry, row)
+                pool.submit(self._carry, row)
         return len(rows)
 
     def _is_idle(self) -> bool:
@@ -182,12 +246,14 @@ class Worker:
     def _drain(self, pool: ThreadPoolExecutor) -> None:
         """Wait for what is in hand, as long as it may take; what is not over then stands where it was."""
         until = time.monotonic() + self._settings.drain_s
+        with self._lock:
+            self._closed = True
         pool.shutdown(wait=False, cancel_futures=False)
         while time.monotonic() < until:
             with self._lock:
                 if not self._in_hand:
                     break
-            self._again.wait(min(0.1, max(0.0, until - time.monotonic())))
-            self._again.clear()
+            time.sleep(min(0.05, max(0.0, until - time.monotonic())))
+        self._looking.join(_LAST_S)
         with self._lock:
             self.tally.left = len(self._in_hand)

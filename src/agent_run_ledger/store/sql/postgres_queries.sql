@@ -314,10 +314,11 @@ SELECT pg_catalog.pg_try_advisory_lock(%s);
 -- name: unlock_run
 SELECT pg_catalog.pg_advisory_unlock(%s);
 
--- name: select_run_locked
-SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+-- name: select_runs_locked
+SELECT classid::bigint << 32 | objid::bigint FROM pg_catalog.pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-    AND classid::bigint << 32 | objid::bigint = %s);
+    AND classid::bigint << 32 | objid::bigint = ANY (%s);
 
 -- name: vacuum_erased
 VACUUM records, in_flight;

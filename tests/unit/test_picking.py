@@ -1,0 +1,184 @@
+"""What a look of a worker costs, in runs looked at and questions asked, however many runs nobody can carry out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any, cast
+
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ports import RunRow
+from agent_run_ledger.worker.picking import ELSEWHERE_S, LOOK_S, LOOKED_AT, MOST_REFUSED_S, PAGE, Picker
+
+MANY = 10_000
+_ROW = RunRow(
+    row_id=0, run_uid=b"", run_id="", state=RunState.SUSPENDED, reason="submitted", generation=1, attempt=1,
+    created_at_ms=0, updated_at_ms=0, holder="",
+)  # fmt: skip
+
+
+class Queue:
+    """A queue in memory that counts what it is asked."""
+
+    def __init__(self, runs: int = 0) -> None:
+        self.rows: dict[int, RunRow] = {}
+        self.held: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self._next = 1
+        for _ in range(runs):
+            self.submit()
+
+    def submit(self) -> str:
+        """Add a run and return its name."""
+        row_id, self._next = self._next, self._next + 1
+        self.rows[row_id] = replace(_ROW, row_id=row_id, run_id=f"r{row_id}")
+        return f"r{row_id}"
+
+    def over(self, row: RunRow) -> None:
+        """Take a run out: it is completed."""
+        del self.rows[row.row_id]
+
+    def queued(self, *, after_row_id: int = 0, limit: int) -> list[RunRow]:
+        """See RunQueue."""
+        found: list[RunRow] = []
+        row_id = after_row_id
+        while len(found) < limit and row_id < self._next:
+            row_id += 1
+            if row_id in self.rows:
+                found.append(self.rows[row_id])
+        self.counts["statements"] += 1
+        self.counts["rows"] += len(found)
+        return found
+
+    def waiting(self, *, after_row_id: int = 0, limit: int) -> list[RunRow]:
+        """See RunQueue."""
+        self.counts["statements"] += 1
+        return []
+
+    def live(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """See RunQueue."""
+        self.counts["statements"] += 1
+        return frozenset(run_ids) & self.held
+
+    def costs(self) -> tuple[int, int]:
+        """Statements and rows since it was asked last."""
+        found = self.counts["statements"], self.counts["rows"]
+        self.counts.clear()
+        return found
+
+
+class At:
+    """A clock that the test moves."""
+
+    s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def picker_of(queue: Queue, at: At, seed: int = 0) -> Picker:
+    return Picker(cast(Any, queue), at, pending_ms=0, fraction=Random(seed).random)
+
+
+def test_many_runs_that_nobody_can_carry_out_hold_up_none_behind_them() -> None:
+    """Each is tried once, in its turn; then one that is submitted is picked at once, and what a look costs is flat."""
+    queue, at = Queue(MANY), At()
+    picker, good, tries = picker_of(queue, at), queue.submit(), 0
+    while good not in (names := [row.run_id for row in picker.pick(4, ())]):
+        for name in names:
+            picker.failed(name, refused=True)
+            tries += 1
+        at.s += 0.001  # their pauses are over while others wait for their first turn
+    assert tries <= 2 * MANY, "of the takes at least every second one is of a run that was not looked at yet"
+    statements, rows = queue.costs()
+    assert rows <= 2 * (LOOKED_AT + PAGE) * tries / 4
+    queue.over(queue.rows[MANY + 1])
+    for _ in range(50):
+        at.s += LOOK_S
+        name = queue.submit()
+        found = picker.pick(1, ()) + picker.pick(1, ())
+        assert name in [row.run_id for row in found]
+        for row in found:
+            if row.run_id == name:
+                queue.over(row)
+            else:
+                picker.failed(row.run_id, refused=True)
+        statements, rows = queue.costs()
+        assert rows <= 2 * (LOOKED_AT + PAGE)
+        assert statements <= 4 * (LOOKED_AT // PAGE + 1)
+
+
+def test_one_worker_alone_takes_them_in_the_order_of_submission() -> None:
+    queue, at = Queue(3 * PAGE), At()
+    picker, taken = picker_of(queue, at), list[int]()
+    while rows := picker.pick(3, ()):
+        for row in rows:
+            taken.append(row.row_id)
+            queue.over(row)
+            picker.ended(row.run_id)
+    assert taken == list(range(1, 3 * PAGE + 1))
+
+
+def test_what_is_refused_is_looked_at_ever_more_seldom_and_never_forgotten() -> None:
+    queue, at = Queue(1), At()
+    picker, tried = picker_of(queue, at), list[float]()
+    for _ in range(2_000):
+        at.s += 1.0
+        for row in picker.pick(1, ()):
+            tried.append(at.s)
+            picker.failed(row.run_id, refused=True)
+    pauses = [later - sooner for sooner, later in pairwise(tried)]
+    assert pauses[:6] == [1, 2, 4, 8, 16, 32]
+    assert set(pauses[10:]) == {MOST_REFUSED_S}
+
+
+def test_what_was_left_behind_is_found_however_much_is_in_front_of_it_and_behind() -> None:
+    """A run that was live elsewhere, and whose worker died, while new ones come without an end."""
+    queue, at = Queue(1_000), At()
+    queue.held = {row.run_id for row in queue.rows.values()}
+    picker = picker_of(queue, at)
+    while picker.pick(1, ()):
+        raise AssertionError("all are live elsewhere")
+    for _ in range(10):
+        picker.pick(1, ())
+        at.s += LOOK_S
+    queue.held.remove("r500")
+    looks = 0
+    while "r500" not in (found := {row.run_id: row for row in picker.pick(1, ())}):
+        for row in found.values():
+            queue.over(row)
+        queue.submit()
+        at.s += ELSEWHERE_S / 2
+        looks += 1
+        assert looks < 40
+
+
+def test_eight_who_look_at_once_do_not_fight_over_the_head_of_the_queue() -> None:
+    """What is taken in vain does not grow like workers times runs. In turns, each with an old answer in its hands."""
+    chance, runs, workers, at = Random(7), 400, 8, At()
+    queue = Queue(runs)
+    pickers = [picker_of(queue, at, seed) for seed in range(workers)]
+    hands: list[list[RunRow]] = [[] for _ in pickers]
+    vain = done = 0
+    while done < runs:
+        looked = [picker.pick(1 - len(hand), ()) for picker, hand in zip(pickers, hands, strict=True)]
+        for picker, hand, rows in zip(pickers, hands, looked, strict=True):
+            for row in rows:
+                if row.run_id in queue.held or row.row_id not in queue.rows:
+                    vain += 1
+                    picker.ended(row.run_id, elsewhere=True)
+                else:
+                    queue.held.add(row.run_id)
+                    hand.append(row)
+        for picker, hand in zip(pickers, hands, strict=True):
+            if hand and chance.random() < 0.5:
+                row = hand.pop()
+                picker.ended(row.run_id)
+                queue.held.discard(row.run_id)
+                queue.over(row)
+                done += 1
+        at.s += 0.01
+    assert vain <= runs / 2, vain
