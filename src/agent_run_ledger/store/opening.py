@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.store_urls import is_url, without_secrets
@@ -11,6 +13,9 @@ from agent_run_ledger.ports import Clock, Entropy, Store
 from agent_run_ledger.store.moves import Move
 from agent_run_ledger.store.sqlite import Durability
 from agent_run_ledger.store.sqlite_store import WAIT_S, Copied, SqliteStore, open_sqlite, stored_durability
+
+if TYPE_CHECKING:
+    from agent_run_ledger.store.postgres_databases import Databases
 
 
 class AnyStore(Store, Protocol):
@@ -39,6 +44,10 @@ class AnyStore(Store, Protocol):
     @property
     def created_here(self) -> bool:
         """Whether it was this process that created the store."""
+        ...
+
+    def journal(self) -> tuple[str, int | str]:
+        """Return what makes commits durable, as the connection that is written through says it now."""
         ...
 
     def grant_authority(self) -> bool:
@@ -76,14 +85,8 @@ def open_store(
         )
     if durability != Durability.FULL:
         raise Misuse(f"durability={durability!r} is for a store in a file", code="bad_settings")
-    try:
+    with _driver():
         from agent_run_ledger.store.postgres_store import open_postgres
-    except ImportError as error:
-        raise Misuse(
-            f"a store at a server needs a driver that is not there: {error}",
-            code="extra_missing",
-            hint='pip install "agent-run-ledger[postgres]"',
-        ) from error
     return open_postgres(
         os.fspath(named),
         create=create,
@@ -94,6 +97,27 @@ def open_store(
         entropy=entropy,
         moving=moving,
     )
+
+
+def databases_at(server: str) -> Databases:
+    """Return what makes databases for kits at the server of a URL. Misuse: "bad_url", "extra_missing"."""
+    if not is_url(server):
+        raise Misuse("the URL of a server begins with postgresql://", code="bad_url")
+    with _driver():
+        from agent_run_ledger.store.postgres_databases import Databases
+    return Databases(server)
+
+
+@contextmanager
+def _driver() -> Generator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise Misuse(
+            f"a store at a server needs a driver that is not there: {error}",
+            code="extra_missing",
+            hint='pip install "agent-run-ledger[postgres]"',
+        ) from error
 
 
 def named_store(db_path: str | os.PathLike[str] | None, url: str | None) -> str | os.PathLike[str]:

@@ -150,6 +150,10 @@ class PostgresStore:
         self._to_write().vacuum()
         return False
 
+    def journal(self) -> tuple[str, int | str]:
+        """Return what makes commits durable: "server", and its synchronous_commit for the session that writes."""
+        return "server", self._to_write().synchronous_commit()
+
     def lock_run(self, run_id: str) -> RunLock | None:
         """See ports.Store.lock_run. A read-only store may ask too: a lock is no row."""
         return self._open().locks().lock_run(run_id)
