@@ -13,6 +13,7 @@ from agent_run_ledger import probes
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
+from agent_run_ledger.store.ledger_place import LEDGER_FILE, LedgerPlace
 from agent_run_ledger.testing import effect_kit
 from agent_run_ledger.testing.effect_case import reference_of
 from agent_run_ledger.testing.effect_desk import CaseBroken, Desk, Looked, NotForThisTool
@@ -33,8 +34,6 @@ from agent_run_ledger.testing.effect_kit import (
 )
 from agent_run_ledger.testing.effect_life import EXECUTOR
 from agent_run_ledger.testing.effect_scenarios import SCENE_VARIABLE, _checked, _refused, _row
-from agent_run_ledger.testing.harness import LEDGER_FILE
-from agent_run_ledger.testing.ledger_place import LedgerPlace
 from tests.fault import effect_kit_cases as cases
 
 pytestmark = pytest.mark.fault

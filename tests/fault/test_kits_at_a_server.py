@@ -12,6 +12,7 @@ import pytest
 from agent_run_ledger import Misuse, Refused
 from agent_run_ledger.lab import exercises, runner
 from agent_run_ledger.store import databases_at, open_store
+from agent_run_ledger.store.ledger_place import LedgerPlace, ledger_place
 from agent_run_ledger.testing import (
     CrashCheckFailed,
     Exit,
@@ -26,7 +27,6 @@ from agent_run_ledger.testing import (
 )
 from agent_run_ledger.testing.adapter_kit import Found, run_adapter_kit
 from agent_run_ledger.testing.effect_kit import Ran, run_kit
-from agent_run_ledger.testing.ledger_place import LedgerPlace, ledger_place
 from tests.cli.conftest import COMMAND, Arl, Ended, arl
 from tests.fault import effect_kit_cases as cases
 from tests.services.postgres import Cluster

@@ -10,8 +10,7 @@ from typing import Any, Final
 from agent_run_ledger.kernel.effects import ActionState
 from agent_run_ledger.lab.order import Order, Report, Role
 from agent_run_ledger.lab.processes import race, run
-from agent_run_ledger.testing.harness import LEDGER_FILE
-from agent_run_ledger.testing.ledger_place import LedgerPlace, ledger_place
+from agent_run_ledger.store.ledger_place import LEDGER_FILE, LedgerPlace, ledger_place
 
 RACERS: Final = 8
 _OLDER: Final = "before_the_claim.db"

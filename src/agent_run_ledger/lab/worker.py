@@ -24,7 +24,7 @@ from agent_run_ledger.lab.request import ACTION_KEY, EXECUTOR, REQUESTER, intent
 from agent_run_ledger.lab.ticks import Ticks
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.store import is_url, open_store
-from agent_run_ledger.testing.ledger_place import LedgerPlace
+from agent_run_ledger.store.ledger_place import LedgerPlace
 
 DURABILITY = "extra"
 

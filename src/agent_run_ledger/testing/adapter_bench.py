@@ -10,13 +10,13 @@ from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.account import Entry
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.adapter_evidence import Evidence, Seen, What
 from agent_run_ledger.testing.adapter_job import GATE_FILE, RUN_ID, TRUST_FILE, Plan
 from agent_run_ledger.testing.adapter_life import ADAPTER_VARIABLE, BLOCKED_VARIABLE, SUBJECT_VARIABLE
 from agent_run_ledger.testing.adapter_verdicts import Found, ScenarioVerdict
 from agent_run_ledger.testing.harness import Exit, Life, LifeTimeout, run_scenario
 from agent_run_ledger.testing.ledger_check import LedgerBroken, check_ledger
-from agent_run_ledger.testing.ledger_place import LedgerPlace
 from agent_run_ledger.testing.people import People
 
 LIFE = "agent_run_ledger.testing.adapter_life:"

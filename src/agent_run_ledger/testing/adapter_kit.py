@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from agent_run_ledger.errors import Misuse
+from agent_run_ledger.store.ledger_place import ledger_place
 from agent_run_ledger.testing.adapter_bench import Bench
 from agent_run_ledger.testing.adapter_evidence import Evidence, What
 from agent_run_ledger.testing.adapter_job import Does, Job, KitTool, Mode, Plan, ToolCall, ToolPlan, Turn
 from agent_run_ledger.testing.adapter_scenarios import SCENARIOS
 from agent_run_ledger.testing.adapter_verdicts import AdapterBroken, Found, ScenarioVerdict, Verdicts
 from agent_run_ledger.testing.harness import DEFAULT_TIMEOUT_S
-from agent_run_ledger.testing.ledger_place import ledger_place
 from agent_run_ledger.testing.scenarios import absolute, load_scenario
 
 __all__ = [

@@ -11,9 +11,9 @@ from typing import Any
 from agent_run_ledger.errors import LedgerError, Misuse
 from agent_run_ledger.ledger.run_effects import EffectSettings
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.adapter_evidence import Evidence, What
 from agent_run_ledger.testing.adapter_job import TRUST_FILE, Job
-from agent_run_ledger.testing.ledger_place import LedgerPlace
 from agent_run_ledger.testing.no_network import refuse_network
 from agent_run_ledger.testing.scenarios import load_scenario
 

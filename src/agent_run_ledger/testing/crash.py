@@ -13,11 +13,11 @@ from pathlib import Path
 
 from agent_run_ledger.errors import LedgerError, Misuse
 from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.store.ledger_place import LEDGER_FILE, LedgerPlace, ledger_place, new_place
 from agent_run_ledger.testing.body_counter import FILE_NAME, BodyCounter
-from agent_run_ledger.testing.harness import DEFAULT_TIMEOUT_S, LEDGER_FILE, Exit, Life, run_scenario
+from agent_run_ledger.testing.harness import DEFAULT_TIMEOUT_S, Exit, Life, run_scenario
 from agent_run_ledger.testing.integrity import is_store
 from agent_run_ledger.testing.ledger_check import check_ledger
-from agent_run_ledger.testing.ledger_place import LedgerPlace, ledger_place, new_place
 from agent_run_ledger.testing.points import ALL, KillPoint, spread
 from agent_run_ledger.testing.recorded_calls import RecordedCall, calls_in_flight, recorded_calls
 

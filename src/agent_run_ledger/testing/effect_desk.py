@@ -23,12 +23,12 @@ from agent_run_ledger.kernel.effects.request import request_bytes
 from agent_run_ledger.kernel.effects.states import CLOSED, Role
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.store import open_store
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.effect_case import EffectCase, Place
 from agent_run_ledger.testing.effect_life import EXECUTOR, TARGET_FOLDER, LifeOrder
 from agent_run_ledger.testing.effect_path import CutPath, can_be_cut
 from agent_run_ledger.testing.effect_verdicts import Probe
 from agent_run_ledger.testing.harness import Exit, Life, RunningLife, start_scenario
-from agent_run_ledger.testing.ledger_place import LedgerPlace
 from agent_run_ledger.testing.points import KillPoint
 
 WORKER_LIFE: Final = "agent_run_ledger.testing.effect_life:dispatch"

@@ -15,6 +15,7 @@ from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.report import Report
 from agent_run_ledger.kernel.effects.request import Call, Request
+from agent_run_ledger.store.ledger_place import ledger_place
 from agent_run_ledger.testing.effect_case import EffectCase, Place, Start, reference_of
 from agent_run_ledger.testing.effect_scenarios import SCENARIOS, SCENE_VARIABLE, SceneOrder, kills, scenario_of
 from agent_run_ledger.testing.effect_verdicts import (
@@ -28,7 +29,6 @@ from agent_run_ledger.testing.effect_verdicts import (
     row_from,
 )
 from agent_run_ledger.testing.harness import Exit, Life, LifeTimeout, run_scenario
-from agent_run_ledger.testing.ledger_place import ledger_place
 
 __all__ = [
     "SCENARIOS",

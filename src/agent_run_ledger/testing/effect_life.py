@@ -17,9 +17,9 @@ from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.kernel.effects.report import Answered, Lost, NotSent
 from agent_run_ledger.kernel.effects.states import Role
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.effect_case import Place, load_case
 from agent_run_ledger.testing.effect_faults import FaultyTarget, JumpingTime, OnSending, impatient
-from agent_run_ledger.testing.ledger_place import LedgerPlace
 
 ORDER_VARIABLE: Final = "ARL_KIT_ORDER"
 TARGET_FOLDER: Final = "target"

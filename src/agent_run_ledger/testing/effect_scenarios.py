@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.effect_case import load_case
 from agent_run_ledger.testing.effect_desk import CaseBroken, Desk, NotForThisTool
 from agent_run_ledger.testing.effect_faults import OnSending
@@ -19,7 +20,6 @@ from agent_run_ledger.testing.effect_path import OnTheWay
 from agent_run_ledger.testing.effect_verdicts import Probe, Promise, Ran, Row
 from agent_run_ledger.testing.harness import LifeTimeout
 from agent_run_ledger.testing.ledger_check import LedgerBroken, check_ledger
-from agent_run_ledger.testing.ledger_place import LedgerPlace
 from agent_run_ledger.testing.points import KillPoint
 
 SCENE_VARIABLE: Final = "ARL_KIT_SCENE"

@@ -15,7 +15,7 @@ import orjson
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.ports import Event
 from agent_run_ledger.store import open_sqlite
-from agent_run_ledger.testing.harness import DB_VARIABLE, LEDGER_FILE
+from agent_run_ledger.store.ledger_place import DB_VARIABLE, LEDGER_FILE
 from agent_run_ledger.testing.power_disk import recorded_disk
 from agent_run_ledger.testing.power_trace import PowerTrace
 from agent_run_ledger.testing.scenarios import Scenario

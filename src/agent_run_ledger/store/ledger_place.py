@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from agent_run_ledger.errors import Refused
-from agent_run_ledger.store import databases_at, open_store, without_secrets
-from agent_run_ledger.testing.harness import DB_VARIABLE, LEDGER_FILE
+from agent_run_ledger.kernel.store_urls import without_secrets
+from agent_run_ledger.store.opening import databases_at, open_store
+
+LEDGER_FILE: Final = "ledger.db"
+DB_VARIABLE: Final = "AGENT_RUN_LEDGER_DB"
 
 SERVER_VARIABLE: Final = "ARL_KIT_SERVER"
 """By which a process of a kit knows that AGENT_RUN_LEDGER_DB names a database that the kit made, and where."""
