@@ -13,6 +13,7 @@ from agent_run_ledger.store.opening import (
     only_in_file,
     open_store,
     refuse_server,
+    upgraded_from,
 )
 from agent_run_ledger.store.sqlite_backup import BackupReport
 from agent_run_ledger.store.sqlite_stats import Migration, StoreStats, TableSize, sqlite_version
@@ -42,5 +43,6 @@ __all__ = [
     "refuse_server",
     "sqlite_version",
     "stored_durability",
+    "upgraded_from",
     "without_secrets",
 ]

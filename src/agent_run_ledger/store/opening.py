@@ -11,7 +11,9 @@ from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.store_urls import is_url, without_secrets
 from agent_run_ledger.ports import Clock, Entropy, Store
 from agent_run_ledger.store.moves import Move
+from agent_run_ledger.store.rows import Rows
 from agent_run_ledger.store.sqlite import Durability
+from agent_run_ledger.store.sqlite_stats import Migration
 from agent_run_ledger.store.sqlite_store import WAIT_S, Copied, SqliteStore, open_sqlite, stored_durability
 
 if TYPE_CHECKING:
@@ -46,8 +48,16 @@ class AnyStore(Store, Protocol):
         """Whether it was this process that created the store."""
         ...
 
+    def query(self, sql: str) -> Rows:
+        """Run people's own SQL on a store opened with readonly=True. Refused: "not_a_read", "bad_sql"."""
+        ...
+
     def journal(self) -> tuple[str, int | str]:
         """Return what makes commits durable, as the connection that is written through says it now."""
+        ...
+
+    def migrations(self) -> list[Migration]:
+        """Return the migrations that made this store what it is, in order."""
         ...
 
     def grant_authority(self) -> bool:
@@ -97,6 +107,13 @@ def open_store(
         entropy=entropy,
         moving=moving,
     )
+
+
+def upgraded_from(url: str) -> int | None:
+    """Bring a store at a server to this program's schema version; return which one it had, None for the same one."""
+    with _driver():
+        from agent_run_ledger.store.postgres_upgrade import upgrade_postgres
+    return upgrade_postgres(url)
 
 
 def databases_at(server: str) -> Databases:
