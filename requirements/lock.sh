@@ -24,9 +24,9 @@ for wanted in requirements/peers/*.in; do
   compile "$wanted" -o "${wanted%.in}.txt" "$@"
 done
 
-# The environments of the frameworks have the library's own packages too.
+# The environments of the frameworks have the library's own packages too, and the driver of the second engine.
 for wanted in requirements/adapters/*.in; do
-  compile pyproject.toml "$wanted" --group build -o "${wanted%.in}.txt" "$@"
+  compile pyproject.toml "$wanted" --extra postgres --group build -o "${wanted%.in}.txt" "$@"
 done
 
 if grep -nE '://|--(index|extra-index|find-links)' requirements/*.txt requirements/peers/*.txt requirements/adapters/*.txt; then

@@ -11,8 +11,8 @@ from threading import Thread
 
 from agent_run_ledger import RunLedger, probes
 from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.testing import WatchedDisk
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from agent_run_ledger.testing.tally import Tally
 from tests.campaign.meter import Meter, append
 from tests.campaign.programs import Broken, digest_of, steps_of

@@ -17,10 +17,10 @@ from typing import Any
 from agent_run_ledger import probes
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.effects.states import CLOSED
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.store.sqlite_migrations import EFFECTS_FILE
 from agent_run_ledger.store.statements import statements
 from agent_run_ledger.testing import WatchedDisk, check_ledger
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from agent_run_ledger.testing.integrity import is_store
 from agent_run_ledger.testing.tally import Tally
 from tests.campaign.effect_roles import TOLD_FILE, Desk, Sent, sent

@@ -18,7 +18,7 @@ from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, F
 from agent_run_ledger.kernel.effects.states import FENCING, Role
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.store import open_sqlite
-from agent_run_ledger.testing.harness import LEDGER_FILE
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from tests.campaign.effect_stories import TARGET_AFTER, TARGET_BEFORE, EffectStory, Process, life_of
 from tests.campaign.meter import append, read_lines
 from tests.fault.effect_kit import APPROVER, EXECUTOR, OPERATOR, RECONCILER, REQUESTER, REVOKER, TARGET, intent

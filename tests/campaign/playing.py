@@ -19,7 +19,7 @@ from agent_run_ledger.ledger.run_ledger import DEFAULT_LIMIT_BYTES
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.operate import decide
 from agent_run_ledger.store import open_sqlite
-from agent_run_ledger.testing.harness import LEDGER_FILE
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from tests.campaign.meter import Event, Line, read_meter
 from tests.campaign.processes import ROOT, Group, surroundings
 from tests.campaign.reference import ALLOWED_IN, LEADS_TO, Expected, Reference

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from agent_run_ledger.cli.main import main as arl
-from agent_run_ledger.testing.harness import LEDGER_FILE
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from tests.campaign.meter import append
 
 LOOKS_FILE = "looks.log"

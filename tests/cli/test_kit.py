@@ -26,9 +26,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the kit was asked; `report` is what it gives."""
     seen: dict[str, Any] = {"report": GOOD}
 
-    def run_kit(case: str, *, quick: bool, only: tuple[str, ...], folder: Path | None, tell: Any) -> KitReport:
+    def run_kit(
+        case: str, *, quick: bool, only: tuple[str, ...], folder: Path | None, tell: Any, server: str | None
+    ) -> KitReport:
         tell(1, 1)
-        seen.update(case=case, quick=quick, only=tuple(only), folder=folder)
+        seen.update(case=case, quick=quick, only=tuple(only), folder=folder, server=server)
         report: KitReport = seen["report"]
         return report
 
@@ -40,7 +42,9 @@ def test_it_hands_on_what_was_asked(arl: Arl, asked: dict[str, Any]) -> None:
     assert arl("kit", "my_kit:case", "--quick", "--only", "twice", "--only", "refused").code == 0
     assert (asked["case"], asked["quick"], asked["only"]) == ("my_kit:case", True, ("twice", "refused"))
     assert arl("kit", "my_kit:case", "--output", "kept").code == 0
-    assert (asked["quick"], asked["only"], asked["folder"]) == (False, (), Path("kept"))
+    assert (asked["quick"], asked["only"], asked["folder"], asked["server"]) == (False, (), Path("kept"), None)
+    assert arl("kit", "my_kit:case", "--server", "postgresql://h/d").code == 0
+    assert asked["server"] == "postgresql://h/d"
 
 
 @pytest.mark.parametrize("columns", ["80", "140"])

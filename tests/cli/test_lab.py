@@ -138,14 +138,14 @@ def _seen(monkeypatch: pytest.MonkeyPatch, folder: Path, exercise: Callable[[Des
     """What an exercise makes of these reports."""
     waiting: Iterator[Report] = iter(reports)
 
-    def run(order: Order, _log: Path) -> Report:
+    def run(order: Order, *_: object) -> Report:
         if order.role is Role.COPY:
             Path(order.copy_to).write_bytes(b"")
             return Report()
         return next(waiting)
 
     monkeypatch.setattr(exercises, "run", run)
-    monkeypatch.setattr(exercises, "race", lambda orders, _log: [next(waiting) for _ in orders])
+    monkeypatch.setattr(exercises, "race", lambda orders, *_: [next(waiting) for _ in orders])
     (folder / "ledger.db").write_bytes(b"")
     seen = exercise(Desk(folder))
     assert list(waiting) == []
@@ -235,7 +235,7 @@ def test_all_must_be_as_expected_and_every_connection_durable() -> None:
 
 
 def _ending_with(monkeypatch: pytest.MonkeyPatch, seen: tuple[Seen, ...]) -> None:
-    def run_lab(_output: Path, *, tell: Callable[[str], None]) -> runner.Outcome:
+    def run_lab(_output: Path, *, tell: Callable[[str], None], server: str | None) -> runner.Outcome:
         tell("1/1")
         return runner.compare(seen)
 

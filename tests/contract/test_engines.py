@@ -19,7 +19,7 @@ from tests.contract.store_kit import ENTROPY, postgres_backend
 from tests.services.postgres import Cluster
 
 SQLITE_ONLY = {
-    "compact", "count_in_flight", "count_indexed", "count_kinds", "create_as", "empty_wal", "select_migration_times",
+    "compact", "count_in_flight", "count_indexed", "count_kinds", "create_as", "empty_wal",
     "select_move", "select_oldest_kept", "select_records_between", "select_sizes", "sync_full", "sync_normal",
     "touch",
 }  # fmt: skip

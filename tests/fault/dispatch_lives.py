@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.targets import http
 from agent_run_ledger.testing.body_counter import LIFE_VARIABLE
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from tests.contract.target_servers import read_request
 from tests.fault.effect_kit import EXECUTOR
 

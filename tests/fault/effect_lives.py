@@ -11,7 +11,7 @@ from agent_run_ledger.kernel.effects.commands import DoubtBy
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, Found, Observation
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
 from agent_run_ledger.store import open_sqlite, stored_durability
-from agent_run_ledger.testing.harness import LEDGER_FILE
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from tests.fault.effect_kit import (
     APPROVER,
     EXECUTOR,

@@ -16,10 +16,11 @@ from agent_run_ledger.effects import ActionState, ActionView
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.authority import open_effects
 from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.testing import BodyCounter, Exit, KillPoint, Life, check_ledger, run_scenario
 from agent_run_ledger.testing.body_counter import LIFE_VARIABLE
 from agent_run_ledger.testing.crash import left_by_death
-from agent_run_ledger.testing.harness import LEDGER_FILE, RunningLife, start_scenario
+from agent_run_ledger.testing.harness import RunningLife, start_scenario
 from tests.contract.effect_run_kit import drain, make_store, sign
 from tests.fault import effect_step_lives as lives
 from tests.fault.refund_server import RefundServer

@@ -12,9 +12,9 @@ from typing import Any
 from agent_run_ledger import EffectSettings, Found, LedgerError, Lookup, Opaque, Request, RunLedger, probes
 from agent_run_ledger.ledger.authority import open_effects
 from agent_run_ledger.probes import reach
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.targets import http
 from agent_run_ledger.testing import BodyCounter
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from tests.contract.effect_run_kit import sign
 from tests.fault.refund_server import HEADER
 

@@ -15,9 +15,10 @@ from agent_run_ledger.effects import ActionState, ActionView, DoubtBy, Found, In
 from agent_run_ledger.kernel.effects.display import display_sha256
 from agent_run_ledger.kernel.effects.request import Request, request_bytes
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.targets import http
 from agent_run_ledger.testing import check_ledger
-from agent_run_ledger.testing.harness import LEDGER_FILE, Exit, Life, run_scenario, start_scenario
+from agent_run_ledger.testing.harness import Exit, Life, run_scenario, start_scenario
 from agent_run_ledger.testing.points import KillPoint
 from tests.contract.target_servers import answer, serving
 from tests.fault import dispatch_lives

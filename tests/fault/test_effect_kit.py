@@ -13,6 +13,7 @@ from agent_run_ledger import probes
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.errors import Misuse
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
+from agent_run_ledger.store.ledger_place import LEDGER_FILE, LedgerPlace
 from agent_run_ledger.testing import effect_kit
 from agent_run_ledger.testing.effect_case import reference_of
 from agent_run_ledger.testing.effect_desk import CaseBroken, Desk, Looked, NotForThisTool
@@ -33,7 +34,6 @@ from agent_run_ledger.testing.effect_kit import (
 )
 from agent_run_ledger.testing.effect_life import EXECUTOR
 from agent_run_ledger.testing.effect_scenarios import SCENE_VARIABLE, _checked, _refused, _row
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from tests.fault import effect_kit_cases as cases
 
 pytestmark = pytest.mark.fault
@@ -153,7 +153,7 @@ def test_a_case_of_something_else_is_refused(wrong: dict[str, Any]) -> None:
 def test_a_guarantee_holds_only_where_it_is_shown_and_nothing_else_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     good = [replace(ROW, name=name, effects=1, state="succeeded") for name in ("plain", "twice", "old_copy")]
     seen = KitReport(case="c", claimed=Guarantee.N, rows=tuple(good))
-    monkeypatch.setattr(effect_kit, "run_kit", lambda case, *, quick: seen)
+    monkeypatch.setattr(effect_kit, "run_kit", lambda case, **_: seen)
     assert assert_guarantee("c", Guarantee.I) is seen
     seen = replace(seen, rows=tuple(good[:1]))
     assert assert_guarantee("c", Guarantee.N) is seen
@@ -258,10 +258,10 @@ def test_an_older_copy_is_the_one_that_was_kept(desk: Desk) -> None:
 
 
 def test_a_ledger_that_contradicts_itself_is_what_was_seen(desk: Desk) -> None:
-    ledger = desk.folder / LEDGER_FILE
-    assert _checked(ROW, ledger) == ROW
+    ledger, place = desk.folder / LEDGER_FILE, LedgerPlace.here(desk.folder)
+    assert _checked(ROW, place) == ROW
     ledger.write_bytes(ledger.read_bytes()[:8_192])
-    row = _checked(ROW, ledger)
+    row = _checked(ROW, place)
     assert (row.ran, row.words[:28]) == (Ran.BROKEN, "the ledger contradicts itsel")
 
 

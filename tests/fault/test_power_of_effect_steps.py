@@ -16,9 +16,9 @@ import pytest
 
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.testing import PowerDisk
 from agent_run_ledger.testing.crash import left_by_death
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from agent_run_ledger.testing.power_images import PowerImage
 from agent_run_ledger.testing.power_life import RecordedLife, opened, put, record_life
 from tests.fault import effect_step_lives as lives

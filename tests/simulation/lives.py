@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_run_ledger import probes
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.store.sqlite_migrations import QUERIES_FILE, SCHEMA_VERSION, expected_schema
 from agent_run_ledger.store.statements import statements
 from agent_run_ledger.testing import WatchedDisk
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from agent_run_ledger.testing.tally import Tally
 from tests.simulation.acting import Agent
 from tests.simulation.generator import Life

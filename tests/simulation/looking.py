@@ -12,9 +12,9 @@ from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ports import Reader, RunRow
 from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.testing.crash import SIDE_FILES
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from agent_run_ledger.testing.integrity import is_store
 from agent_run_ledger.testing.recorded_calls import all_runs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.kernel.store_urls import is_url
 
 if TYPE_CHECKING:
     from agent_run_ledger.cli.doctor_checks import Findings
@@ -26,12 +27,13 @@ def look_at_trust(found: Findings, store: AnyStore) -> None:
     on_record = store.reader().effects.trust()
     found.numbers["trust_serial"] = None if on_record is None else on_record.serial
     try:
-        authority = find_authority(store.location)
+        authority = find_authority(store.location, on_record=store.reader().effects.trust)
     except LedgerError as error:
         found.add("bad", "trust file", error.message, error.hint, exit_code=error.exit_code)
         return
     if on_record is None:
-        advice = "`arl init --local` makes one for this machine; docs/guide/approvals.md is about more"
+        folder = " --folder DIR" if is_url(store.location) else ""
+        advice = f"`arl init --local{folder}` makes one for this machine; docs/guide/approvals.md is about more"
         found.add("note", "trust file", UNSIGNED, advice)
     elif authority is None:
         advice = (

@@ -13,6 +13,7 @@ from agent_run_ledger.cli.settings import Setting, db_setting
 from agent_run_ledger.cli.stores import hints_for
 from agent_run_ledger.cli.words import clean
 from agent_run_ledger.errors import Refused
+from agent_run_ledger.kernel.store_urls import is_url
 
 if TYPE_CHECKING:
     from agent_run_ledger.effects.views import ActionView
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from agent_run_ledger.store import AnyStore
 
 NO_TRUST = "`arl init --local` makes one for this machine; `arl trust new` begins one for several people"
+NO_TRUST_AT_SERVER = (
+    "name it with --trust or AGENT_RUN_LEDGER_TRUST; `arl init --local --folder DIR` makes one for this machine, "
+    "`arl trust new` begins one for several people"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,8 @@ def authority_of(db: str | None, trust: str | None) -> Authority:
 
 def _there(found: Authority | None, setting: Setting) -> Authority:
     if found is None:
-        raise Refused(f"{setting.shown} has no trust file", code="no_trust", hint=NO_TRUST)
+        hint = NO_TRUST_AT_SERVER if is_url(setting.value) else NO_TRUST
+        raise Refused(f"{setting.shown} has no trust file", code="no_trust", hint=hint)
     return found
 
 

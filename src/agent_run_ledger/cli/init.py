@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from agent_run_ledger.cli.init_local import check_before, local_json, make_here, refuse_other_trust, say_local
+from agent_run_ledger.cli.init_local import (
+    check_before,
+    folder_of,
+    local_json,
+    make_here,
+    refuse_other_trust,
+    say_local,
+)
 from agent_run_ledger.cli.options import Db, Json
 from agent_run_ledger.errors import Misuse
 
@@ -16,10 +23,6 @@ a store with it may hold effects (actions that must happen once). It says that t
 to decide what may be done: a copy that `arl backup` makes can be read, and grants nothing."""
 
 
-_SERVER = (
-    "`arl init` makes the store; `arl keys new` and `arl trust new` make keys and a trust file where you keep them"
-)
-
 Local = Annotated[
     bool, typer.Option("--local", help="Also keys and a trust file beside the store: enough for this machine.")
 ]
@@ -27,22 +30,27 @@ Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="With --local: who approves [default: your user name].")
 ]
 
+Folder = Annotated[
+    str | None,
+    typer.Option("--folder", metavar="DIR", help="With --local, for a store at a server: the new folder for them."),
+]
 
-def init(local: Local = False, name: Name = None, db: Db = None, as_json: Json = False) -> None:
+
+def init(local: Local = False, name: Name = None, folder: Folder = None, db: Db = None, as_json: Json = False) -> None:
     """Make the store, or take the one that is there, and set its authority flag; a second time changes nothing."""
     from agent_run_ledger.cli.output import print_json, say
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import hints_for, open_writable
     from agent_run_ledger.cli.words import clean
-    from agent_run_ledger.store import is_url, refuse_server
+    from agent_run_ledger.store import is_url
 
-    if name is not None and not local:
-        raise Misuse("--name is for --local", code="usage")
+    if (name is not None or folder is not None) and not local:
+        raise Misuse(f"{'--folder' if name is None else '--name'} is for --local", code="usage")
     setting = db_setting(db)
     existed = not is_url(setting.value) and _exists(setting.value)
-    if local:
-        refuse_server(setting.value, "it has no folder for keys beside it", hint=_SERVER)
-        check_before(setting.value, name)
+    here = folder_of(setting.value, folder) if local else None
+    if here is not None:
+        check_before(setting.value, name, here)
     with hints_for(setting):
         store = open_writable(setting.value, create=True)
         try:
@@ -51,11 +59,11 @@ def init(local: Local = False, name: Name = None, db: Db = None, as_json: Json =
                 store.grant_authority()
             where, log_id = store.location, store.log_id
             existed = existed or (is_url(setting.value) and not store.created_here)
-            if local:
-                refuse_other_trust(store, setting.value)
+            if here is not None:
+                refuse_other_trust(store, here)
         finally:
             store.close()
-        made = make_here(setting.value, log_id, name) if local else None
+        made = None if here is None else make_here(setting.value, log_id, name, here)
     changed = not had_authority or (made is not None and made.changed)
     if as_json:
         shown = {"db": where, "log_id": log_id.hex(), "created": not existed, "authority": True, "changed": changed}

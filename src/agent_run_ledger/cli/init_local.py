@@ -32,7 +32,25 @@ class MadeHere:
     not_protected: tuple[str, ...]
 
 
-def check_before(path: str, name: str | None) -> None:
+def folder_of(path: str, named: str | None) -> Path:
+    """Return the folder for keys: the one beside a file, the one that is named for a store at a server.
+
+    Misuse("usage") where the other one is given.
+    """
+    from agent_run_ledger.ledger.local_trust import local_folder
+    from agent_run_ledger.store import is_url, without_secrets
+
+    if is_url(path):
+        if named is None:
+            said = f"{without_secrets(path)} is at a server: it has no folder for keys beside it"
+            raise Misuse(said, code="usage", hint="name one with --folder DIR, on this machine and for you alone")
+        return Path(os.path.realpath(named))
+    if named is not None:
+        raise Misuse("--folder is for a store at a server", code="usage", hint="that of a file lies beside it")
+    return local_folder(path)
+
+
+def check_before(path: str, name: str | None, folder: Path) -> None:
     """Refuse what could not be made, before anything is: "bad_name", and "trust_exists" for a folder without its store.
 
     A name counts only where there is no folder yet.
@@ -40,11 +58,10 @@ def check_before(path: str, name: str | None) -> None:
     from agent_run_ledger.keys import SigningKey
     from agent_run_ledger.ledger.authority import now_here
     from agent_run_ledger.ledger.local_authority import EXECUTOR, OPERATOR, REQUESTER, local_trust_file
-    from agent_run_ledger.ledger.local_trust import local_folder
+    from agent_run_ledger.store import is_url
 
-    folder = local_folder(path)
     if os.path.lexists(folder):
-        if not os.path.lexists(path):
+        if not is_url(path) and not os.path.lexists(path):
             raise _of_another(folder, path)
         return
     called, one, other = actor_setting(name).value, SigningKey.draw(), SigningKey.draw()
@@ -56,11 +73,9 @@ def check_before(path: str, name: str | None) -> None:
         raise Misuse(said, code="bad_name", hint=hint) from None
 
 
-def refuse_other_trust(store: AnyStore, path: str) -> None:
-    """Refuse a store that is under a trust file whose folder is not beside it: "trust_exists"."""
-    from agent_run_ledger.ledger.local_trust import local_folder
-
-    on_record, folder = store.reader().effects.trust(), local_folder(path)
+def refuse_other_trust(store: AnyStore, folder: Path) -> None:
+    """Refuse a store that is under a trust file whose folder is not there: "trust_exists"."""
+    on_record = store.reader().effects.trust()
     if on_record is not None and not os.path.lexists(folder):
         said = f"{store.location} is under a trust file already, with the serial {on_record.serial}"
         hint = (
@@ -71,21 +86,23 @@ def refuse_other_trust(store: AnyStore, path: str) -> None:
 
 
 def _of_another(folder: Path, path: str) -> Refused:
-    said = f"{folder} has the keys and the trust file of another store than {path}"
+    from agent_run_ledger.store import without_secrets
+
+    said = f"{folder} has the keys and the trust file of another store than {without_secrets(path)}"
     return Refused(said, code="trust_exists", hint="move the folder away, or put its store back from a backup")
 
 
-def make_here(path: str, log_id: bytes, name: str | None) -> MadeHere:
+def make_here(path: str, log_id: bytes, name: str | None, folder: Path) -> MadeHere:
     """Make what is not there yet of a local authority, put it in use, and say what it is."""
     from agent_run_ledger.ledger.authority import find_authority, now_here
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.ledger.local_authority import POLICY, make_local
-    from agent_run_ledger.ledger.local_trust import TRUST_NAME, local_folder
+    from agent_run_ledger.ledger.local_trust import TRUST_NAME
     from agent_run_ledger.store import durability_of
 
-    folder, made = local_folder(path), False
+    made = False
     if not os.path.lexists(folder):
-        make_local(path, log_id, name=actor_setting(name).value, now=now_here())
+        make_local(path, log_id, name=actor_setting(name).value, now=now_here(), folder=folder)
         made = True
     authority = find_authority(path, folder / TRUST_NAME)
     policy = None if authority is None else authority.trust.policy_named(POLICY)
@@ -124,9 +141,10 @@ def local_json(made: MadeHere) -> dict[str, object]:
 def say_local(made: MadeHere, setting: Setting) -> None:
     """Print what was made, what it does not protect, and what comes next."""
     from agent_run_ledger.cli.folding import say_folded
-    from agent_run_ledger.cli.next_steps import next_command
+    from agent_run_ledger.cli.next_steps import next_command, shell_word
     from agent_run_ledger.cli.output import say, show_named
     from agent_run_ledger.cli.words import clean
+    from agent_run_ledger.ledger.authority import TRUST_VARIABLE
     from agent_run_ledger.ledger.local_authority import (
         APPROVER_KEY,
         EXECUTOR,
@@ -136,6 +154,7 @@ def say_local(made: MadeHere, setting: Setting) -> None:
         REQUESTER,
     )
     from agent_run_ledger.ledger.local_trust import TRUST_NAME
+    from agent_run_ledger.store import is_url
 
     say("")
     say(f"{clean(made.folder)}: {'made, for your eyes only' if made.changed else 'unchanged'}")
@@ -158,4 +177,10 @@ def say_local(made: MadeHere, setting: Setting) -> None:
         "another trust file in use for this store, and without the folder nothing in it is proposed or decided."
     )
     say("")
+    if is_url(setting.value):
+        path = shell_word(str(made.folder / TRUST_NAME))
+        say_folded("Nothing lies beside a store at a server, so every program and command is told where these are:")
+        say(f"export {TRUST_VARIABLE}={path}")
+        say_folded(f"and who decides gives --key {shell_word(str(made.folder / APPROVER_KEY))}, or the other one.")
+        say("")
     say(f"When something was proposed: {next_command(setting, 'approvals', 'list')}")

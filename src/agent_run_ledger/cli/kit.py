@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from agent_run_ledger.cli.options import Json
+from agent_run_ledger.cli.options import Json, Server
 
 if TYPE_CHECKING:
     from agent_run_ledger.testing.effect_verdicts import KitReport, Row
@@ -27,7 +27,14 @@ WIDE: Final = 120
 _STYLES: Final = {"holds": "green", "open": "yellow", "UNSAFE, expected": "bold yellow", "not run": "dim"}
 
 
-def kit(case: Case, quick: Quick = False, only: Only = None, output: Output = None, as_json: Json = False) -> None:
+def kit(
+    case: Case,
+    quick: Quick = False,
+    only: Only = None,
+    output: Output = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
     """Kill a tool's workers, lose its replies, repeat its requests, and count what happened at its target.
 
     Only at a target that may be acted on: each scenario does one effect, some of them two. Exit codes: 0 as much is
@@ -37,7 +44,7 @@ def kit(case: Case, quick: Quick = False, only: Only = None, output: Output = No
     from agent_run_ledger.testing.effect_kit import run_kit
 
     with progress("scenarios", quiet=as_json) as show_progress:
-        report = run_kit(case, quick=quick, only=only or (), folder=output, tell=show_progress)
+        report = run_kit(case, quick=quick, only=only or (), folder=output, tell=show_progress, server=server)
     if as_json:
         print_json(report.as_json())
     else:

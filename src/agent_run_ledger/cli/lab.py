@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_run_ledger.cli.options import Json
+from agent_run_ledger.cli.options import Json, Server
 
 if TYPE_CHECKING:
     from agent_run_ledger.lab.exercises import Seen
@@ -23,7 +23,7 @@ what it has seen will open in recovery, where nothing is claimed until people ad
 one could be acted on."""
 
 
-def lab(output: Output, as_json: Json = False) -> None:
+def lab(output: Output, server: Server = None, as_json: Json = False) -> None:
     """Spend one approval: a race of eight processes, two that die, and an old copy of the database put back.
 
     Local processes only: no model, no network, nothing is sent. Exit codes: 0 all was seen as expected, the unsafe
@@ -32,16 +32,16 @@ def lab(output: Output, as_json: Json = False) -> None:
     from agent_run_ledger.cli.output import note, print_json
     from agent_run_ledger.lab.runner import run_lab
 
-    outcome = run_lab(output, tell=(lambda line: None) if as_json else note)
+    outcome = run_lab(output, tell=(lambda line: None) if as_json else note, server=server)
     if as_json:
         print_json(outcome.summary)
     else:
-        _show(outcome, output)
+        _show(outcome, output, server)
     if not outcome.as_expected:
         raise typer.Exit(1)
 
 
-def _show(outcome: Outcome, output: Path) -> None:
+def _show(outcome: Outcome, output: Path, server: str | None) -> None:
     from agent_run_ledger.cli.output import new_grid, show, text
 
     grid = new_grid()
@@ -58,6 +58,7 @@ def _show(outcome: Outcome, output: Path) -> None:
     show(
         text("Production authorization: not assessed. Nobody was authenticated, nothing was sent."),
         text(f"Kept in {output}: request.json, summary.json, a folder for each exercise."),
+        *([] if server is None else [text("The databases at the server are gone again.")]),
     )
 
 
@@ -68,6 +69,8 @@ def _verdict(one: Seen) -> tuple[str, str]:
     return ("UNSAFE, expected", "bold yellow") if one.unsafe else ("as expected", "green")
 
 
-def _journal(mode: str, synchronous: int, connections: int) -> str:
+def _journal(mode: str, synchronous: int | str, connections: int) -> str:
+    if isinstance(synchronous, str):
+        return f"Asked on {connections} connections, the {mode} said: synchronous_commit {synchronous}."
     level = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}.get(synchronous, str(synchronous))
     return f"Asked on {connections} connections, SQLite said: journal {mode.upper()}, synchronous {level}."

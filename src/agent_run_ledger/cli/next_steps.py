@@ -56,7 +56,7 @@ def no_store_hint(store: Setting) -> str:
     """Return what to do where no store lies: name another path, with those that lie in the same folder."""
     hint = f"give --db PATH or set {DB_VARIABLE}: the db_path that your program uses"
     if is_url(store.value):
-        return f"`arl init` makes one there; or {hint}, or the url"
+        return f"`{next_command(store, 'init')}` makes one there; or {hint}, or the url"
     found = candidates(store.value)
     return f"{hint}; in that folder: {', '.join(map(shell_word, found))}" if found else hint
 

@@ -14,6 +14,14 @@ Db = Annotated[
         help="The store: a file, or postgresql://… [default: AGENT_RUN_LEDGER_DB, or ./agent_run_ledger.db].",
     ),
 ]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="postgresql://…, as a user who may make databases: each ledger is a new one there, dropped at the end.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and errors as JSON on stderr.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run id.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the log.")]

@@ -1,4 +1,4 @@
-"""`arl sql --readonly`: questions to the store in SQL, through the one opener, with every write refused."""
+"""`arl sql --readonly`: questions to the store in SQL, through its one opener, with every write refused."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from agent_run_ledger.store.sqlite import Rows
+    from agent_run_ledger.store.rows import Rows
 
 Statement = Annotated[str, typer.Argument(metavar="SELECT", help="One statement.")]
 Readonly = Annotated[bool, typer.Option("--readonly", help="Required: there is no other way.")]
 _CELL = 500
-_SERVER = "psql, as a user who may only read: the tables are in the schema agent_run_ledger"
 
 
 def sql(statement: Statement, readonly: Readonly = False, db: Db = None, as_json: Json = False) -> None:
-    """Ask the store in SQL. Read-only: this opens the file safely beside running attempts, sqlite3 does not."""
+    """Ask the store in SQL. Read-only: this opens a file safely beside running attempts, sqlite3 does not."""
     from agent_run_ledger.cli.stores import reading
-    from agent_run_ledger.store import only_in_file
 
     if not readonly:
         raise Misuse("arl sql only reads", code="usage", hint="say so with --readonly")
     with reading(db) as store, _interruptible():
-        rows = only_in_file(store, "it is asked in SQL there", hint=_SERVER).query(statement)
+        rows = store.query(statement)
         if as_json:
             _print_lines(rows)
         else:

@@ -32,6 +32,25 @@ def reading(db: str | None) -> Generator[AnyStore, None, None]:
             store.close()
 
 
+def is_somewhere(setting: Setting) -> bool:
+    """Return whether something lies where the store is looked for: a file, or a store at the server that is named.
+
+    Raises what opening a store at a server raises, but for one that is not there.
+    """
+    from agent_run_ledger.store import is_url, open_store
+
+    if not is_url(setting.value):
+        return os.path.lexists(setting.value)
+    with hints_for(setting):
+        try:
+            open_store(setting.value, create=False, readonly=True).close()
+        except LedgerError as error:
+            if error.code != "no_store":
+                raise
+            return False
+    return True
+
+
 def open_writable(path: str, *, create: bool) -> AnyStore:
     """Open a store for writing with the durability it was made with, which a mere look must never change."""
     from agent_run_ledger.cli.copies import log_on_stderr

@@ -29,12 +29,12 @@ SignKey = Annotated[str, typer.Option("--key", metavar="FILE", help="The officer
 def new(description: Description, output: Output, db: Db = None, as_json: Json = False) -> None:
     """Make a trust file, which nobody has signed yet, of a description. It names the store's ledger, unless it says."""
     from agent_run_ledger.cli.settings import db_setting
-    from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.cli.stores import is_somewhere, reading
     from agent_run_ledger.cli.trust_description import read_description
     from agent_run_ledger.kernel.effects.trust import trust_bytes
 
     ledger_id = None
-    if os.path.lexists(db_setting(db).value):
+    if is_somewhere(db_setting(db)):
         with reading(db) as store:
             ledger_id = store.log_id
     trust = read_description(Path(description), ledger_id=ledger_id)

@@ -140,13 +140,11 @@ def _tell(
 
 def _on_record(db: str | None, *, needed: bool = False) -> tuple[TrustOnRecord | None, tuple[str, ...]]:
     """Return which trust file is on record in the configured store, and what nothing guards it against."""
-    import os
-
     from agent_run_ledger.cli.effect_stores import not_protected
     from agent_run_ledger.cli.settings import db_setting
-    from agent_run_ledger.cli.stores import reading
+    from agent_run_ledger.cli.stores import is_somewhere, reading
 
-    if not needed and not os.path.lexists(db_setting(db).value):
+    if not needed and not is_somewhere(db_setting(db)):
         return None, ()
     with reading(db) as store:
         return store.reader().effects.trust(), not_protected(store)

@@ -8,20 +8,24 @@ from agent_run_ledger.cli.options import Db, Json
 def upgrade(db: Db = None, as_json: Json = False) -> None:
     """Bring the store to this program's schema version, in one transaction and never back; its log stays as it is.
 
-    The next run would do the same: this says when. Older programs cannot open the store afterwards.
+    Of a file the next run would do the same: this says when. At a server nothing else does it, and who uses the store
+    is to be stopped before. Older programs cannot open the store afterwards.
     """
     from agent_run_ledger.cli.output import print_json, say
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import hints_for, open_writable
     from agent_run_ledger.cli.words import clean, iso
-    from agent_run_ledger.store import only_in_file, refuse_server
+    from agent_run_ledger.store import SqliteStore, is_url, open_store, upgraded_from
 
     setting = db_setting(db)
     with hints_for(setting):
-        refuse_server(setting.value, "its schema has one version so far", hint="there is nothing to do")
-        store = only_in_file(open_writable(setting.value, create=False), "", hint="")
+        at_server = is_url(setting.value)
+        before = upgraded_from(setting.value) if at_server else None
+        opened = open_store(setting.value, create=False, readonly=True) if at_server else None
+        store = opened or open_writable(setting.value, create=False)
         try:
-            where, log_id, before, applied = store.location, store.log_id, store.upgraded_from, store.migrations()
+            where, log_id, applied = store.location, store.log_id, store.migrations()
+            before = store.upgraded_from if isinstance(store, SqliteStore) else before
         finally:
             store.close()
     newest = applied[-1].version

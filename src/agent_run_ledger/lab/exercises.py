@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +10,10 @@ from typing import Any, Final
 from agent_run_ledger.kernel.effects import ActionState
 from agent_run_ledger.lab.order import Order, Report, Role
 from agent_run_ledger.lab.processes import race, run
+from agent_run_ledger.store.ledger_place import LEDGER_FILE, LedgerPlace, ledger_place
 
 RACERS: Final = 8
+_OLDER: Final = "before_the_claim.db"
 
 _PROPOSED_AT, _FIRST, _SECOND = 5, 12, 13
 """Ticks: before the window, and two within it."""
@@ -35,15 +36,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """One exercise's folder: its database, its log, and the reports so far."""
+    """One exercise's folder: its log, the reports so far, and its database, there or at a server."""
 
     folder: Path
     reports: list[Report] = field(default_factory=list[Report])
+    place: LedgerPlace | None = None
 
     @property
-    def database(self) -> Path:
-        """The database as every process is told its name."""
-        return self.folder / "ledger.db"
+    def ledger(self) -> LedgerPlace:
+        """Where the database is."""
+        return self.place or LedgerPlace(folder=self.folder)
 
     @property
     def log(self) -> Path:
@@ -52,11 +54,11 @@ class Desk:
 
     def order(self, role: Role, worker: str, tick: int, **more: Any) -> Order:
         """Return an order about this exercise's database."""
-        return Order(role=role, database=str(self.database), worker=worker, tick=tick, **more)
+        return Order(role=role, database=self.ledger.shown, worker=worker, tick=tick, **more)
 
     def run(self, role: Role, worker: str, tick: int, **more: Any) -> Report:
         """Run one process and return its report."""
-        report = run(self.order(role, worker, tick, **more), self.log)
+        report = run(self.order(role, worker, tick, **more), self.log, self.ledger.env())
         self.reports.append(report)
         return report
 
@@ -65,11 +67,26 @@ class Desk:
         order = Order(role=Role.COPY, database=str(source), worker="copier", tick=_FIRST, copy_to=str(destination))
         run(order, self.log)
 
+    def keep_a_copy(self) -> None:
+        """Copy the database as it is now."""
+        if self.ledger.url:
+            self.ledger.keep_a_copy()
+        else:
+            self.copy(self.folder / LEDGER_FILE, self.folder / _OLDER)
+
+    def put_the_copy_back(self) -> None:
+        """Put the copy in the place of the database. Of two files both are kept."""
+        if self.ledger.url:
+            self.ledger.put_the_copy_back()
+        else:
+            (self.folder / LEDGER_FILE).rename(self.folder / "claimed.db")
+            self.copy(self.folder / _OLDER, self.folder / LEDGER_FILE)
+
 
 def race_for_one_claim(desk: Desk) -> Seen:
     """All are let go together; one transition is conditional on the state that it leaves, so one of them commits it."""
     orders = [desk.order(Role.CLAIM, f"worker-{number}", _FIRST, wait=True) for number in range(1, RACERS + 1)]
-    reports = race(orders, desk.log)
+    reports = race(orders, desk.log, desk.ledger.env())
     desk.reports.extend(reports)
     accepted = sum(report.accepted is True for report in reports)
     rejected = sum(report.accepted is False for report in reports)
@@ -114,11 +131,9 @@ def exit_after_preparation(desk: Desk) -> Seen:
 
 def old_copy_put_back(desk: Desk) -> Seen:
     """The copy has no record of the claim, and nothing inside it can say so. What is seen here is a danger."""
-    older, claimed = desk.folder / "before_the_claim.db", desk.folder / "claimed.db"
-    desk.copy(desk.database, older)
+    desk.keep_a_copy()
     first = desk.run(Role.CLAIM, "worker-1", _FIRST)
-    os.rename(desk.database, claimed)
-    desk.copy(older, desk.database)
+    desk.put_the_copy_back()
     second = desk.run(Role.CLAIM, "worker-2", _SECOND)
     again = first.accepted is True and second.accepted is True
     refused = first.code or second.code
@@ -158,9 +173,13 @@ EXERCISES: Final = (
 """In the order in which they are done."""
 
 
-def carry_out(folder: Path, exercise: Exercise) -> Seen:
-    """Make the exercise's folder, its database and its one approval, and do it. Incomplete where it cannot be done."""
-    desk = Desk(folder / exercise.name)
-    desk.folder.mkdir()
-    desk.run(Role.SEED, "lab", _PROPOSED_AT)
-    return exercise.run(desk)
+def carry_out(folder: Path, exercise: Exercise, server: str | None = None) -> Seen:
+    """Make the exercise's folder, its database and its one approval, and do it. Incomplete where it cannot be done.
+
+    With `server`, the URL of a database there, its own is made beside that one, and dropped at the end.
+    """
+    (folder / exercise.name).mkdir()
+    with ledger_place(folder / exercise.name, server) as place:
+        desk = Desk(place.folder, place=place)
+        desk.run(Role.SEED, "lab", _PROPOSED_AT)
+        return exercise.run(desk)

@@ -29,6 +29,8 @@ class Role(StrEnum):
 class Order:
     """One process: its role, the database, the worker's name, and what time it is, in ticks, for its whole life.
 
+    Of a database at a server the name is without its password: a process finds the whole URL in its environment.
+
     `die_at` names the probe at which it kills itself; with `wait` it opens the database, says so, and waits for a
     line. `copy_to` is where a copy goes.
     """
@@ -58,7 +60,8 @@ class Report:
     """What a process did or found. `accepted`: whether its claim was, None for one that claimed nothing or died.
 
     `code` says why a claim was refused. `journal_mode` and `synchronous` are what SQLite said on the connection that
-    it writes through ("" and 0 for a process that opened none). `not_protected`: what the ledger's status warns of.
+    it writes through ("" and 0 for a process that opened none); at a server "server", and its synchronous_commit.
+    `not_protected`: what the ledger's status warns of.
     """
 
     accepted: bool | None = None
@@ -66,7 +69,7 @@ class Report:
     state: str = ""
     status: str = ""
     journal_mode: str = ""
-    synchronous: int = 0
+    synchronous: int | str = 0
     not_protected: tuple[str, ...] = ()
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final
 
 from agent_run_ledger.lab.order import Incomplete, Order, Report
@@ -20,17 +21,20 @@ LIMIT_S: Final = 120.0
 """A process that takes longer is killed, and the lab is incomplete. It says nothing about how long they should take."""
 
 _MAX_WORDS = 500
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Process:
     """One process of the lab. Use as a context manager: it does not outlive its block."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, env: Mapping[str, str]) -> None:
         # -P: whatever lies in the current directory is not imported.
         command = [sys.executable, "-P", "-m", "agent_run_ledger.lab.worker", order.line()]
         pipe = subprocess.PIPE
         self._order = order
-        self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, encoding="utf-8")
+        self._child = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, encoding="utf-8", env={**os.environ, **env}
+        )
         self._watchdog = threading.Timer(LIMIT_S, self._give_up)
         self._opened = ""
         self._too_late = False
@@ -80,16 +84,16 @@ class Process:
         self._child.kill()
 
 
-def run(order: Order, log: Path) -> Report:
+def run(order: Order, log: Path, env: Mapping[str, str] = _NONE) -> Report:
     """Run one process to its end, which may be a death by its own order, and return its report."""
-    with Process(order) as process:
+    with Process(order, env) as process:
         return process.end(log)
 
 
-def race(orders: Sequence[Order], log: Path) -> list[Report]:
+def race(orders: Sequence[Order], log: Path, env: Mapping[str, str] = _NONE) -> list[Report]:
     """Start a process for each order, let all go at once when all are ready, and return their reports in order."""
     with ExitStack() as stack:
-        processes = [stack.enter_context(Process(order)) for order in orders]
+        processes = [stack.enter_context(Process(order, env)) for order in orders]
         for process in processes:
             process.until_open()
         for process in processes:

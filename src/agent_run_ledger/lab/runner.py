@@ -16,8 +16,13 @@ from agent_run_ledger.lab.exercises import EXERCISES, Seen, carry_out
 from agent_run_ledger.lab.order import Incomplete
 from agent_run_ledger.lab.request import request_bytes
 
-JOURNAL: Final = ("delete", 3)
+Journals = frozenset[tuple[str, int | str]]
+
+JOURNAL: Final[Journals] = frozenset({("delete", 3)})
 """A rollback journal that is deleted at each commit, and synchronous EXTRA, as SQLite names them."""
+
+AT_SERVER: Final[Journals] = frozenset({("server", "on"), ("server", "remote_apply")})
+"""That a commit at a server is on its disk when it returns, as its synchronous_commit names it."""
 
 _NOT_OURS = 0o077
 
@@ -32,7 +37,7 @@ class Outcome:
 
     summary: dict[str, Any]
     seen: tuple[Seen, ...]
-    journals: Mapping[tuple[str, int], int]
+    journals: Mapping[tuple[str, int | str], int]
     not_protected: tuple[str, ...]
 
     @property
@@ -41,8 +46,11 @@ class Outcome:
         return bool(self.summary["expected_lab_observations"])
 
 
-def run_lab(output: Path, *, tell: Callable[[str], None]) -> Outcome:
+def run_lab(output: Path, *, tell: Callable[[str], None], server: str | None = None) -> Outcome:
     """Do the exercises in a new folder `output`, which only this user can read, and return what was seen.
+
+    `server`: the URL of a database at a server whose user may make databases. Each exercise then has one of its own
+    there, which is dropped at its end, and only the logs stay in the folder.
 
     `tell` is given a line before each exercise. Misuse("output_exists", "no_parent", "bad_output") before anything
     is done. Incomplete where an exercise could not be carried through, or was interrupted: what is written by
@@ -51,7 +59,7 @@ def run_lab(output: Path, *, tell: Callable[[str], None]) -> Outcome:
     with _private_files():
         _make(output)
         try:
-            return _run(output, tell)
+            return _run(output, tell, server)
         except Incomplete as error:
             raise _stopped(output, error.message) from error
         except OSError as error:
@@ -60,12 +68,14 @@ def run_lab(output: Path, *, tell: Callable[[str], None]) -> Outcome:
             raise _stopped(output, "it was interrupted") from error
 
 
-def compare(seen: tuple[Seen, ...]) -> Outcome:
-    """Return what all exercises showed together. Each process must have written through a connection as in JOURNAL."""
+def compare(seen: tuple[Seen, ...], durable: Journals = JOURNAL) -> Outcome:
+    """Return what all exercises showed together. Each process must have written through a connection that is so."""
     reports = [report for one in seen for report in one.reports]
     journals = Counter((report.journal_mode, report.synchronous) for report in reports)
     facts = {name: fact for one in seen for name, fact in one.facts.items()}
-    facts["expected_lab_observations"] = set(journals) == {JOURNAL} and all(one.expected for one in seen)
+    facts["expected_lab_observations"] = (
+        bool(journals) and set(journals) <= durable and all(one.expected for one in seen)
+    )
     facts["production_authorization"] = "not_assessed"
     return Outcome(
         summary=dict(sorted(facts.items())),
@@ -75,13 +85,13 @@ def compare(seen: tuple[Seen, ...]) -> Outcome:
     )
 
 
-def _run(output: Path, tell: Callable[[str], None]) -> Outcome:
+def _run(output: Path, tell: Callable[[str], None], server: str | None) -> Outcome:
     (output / "request.json").write_bytes(request_bytes())
     seen: list[Seen] = []
     for number, exercise in enumerate(EXERCISES, 1):
         tell(f"{number}/{len(EXERCISES)} {exercise.words} ...")
-        seen.append(carry_out(output, exercise))
-    outcome = compare(tuple(seen))
+        seen.append(carry_out(output, exercise, server))
+    outcome = compare(tuple(seen), JOURNAL if server is None else AT_SERVER)
     partial = output / "summary.json.partial"
     with partial.open("w", encoding="ascii") as file:
         file.write(json.dumps(outcome.summary, indent=2) + "\n")

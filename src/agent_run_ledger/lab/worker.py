@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from agent_run_ledger import probes
@@ -22,7 +23,8 @@ from agent_run_ledger.lab.order import Order, Role
 from agent_run_ledger.lab.request import ACTION_KEY, EXECUTOR, REQUESTER, intent_of, request_bytes
 from agent_run_ledger.lab.ticks import Ticks
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import is_url, open_store
+from agent_run_ledger.store.ledger_place import LedgerPlace
 
 DURABILITY = "extra"
 
@@ -32,7 +34,7 @@ Facts = dict[str, Any]
 
 def seed(order: Order) -> Facts:
     """Make a database that may hold effects, propose the request, and let the lab approve it."""
-    open_sqlite(order.database, create=True, authority=True, durability=DURABILITY).close()
+    open_store(_named(order), create=True, authority=True, durability=_durability(order)).close()
     with _open(order) as ledger:
         requester = Actor(REQUESTER, frozenset({ActorRole.REQUESTER}))
         proposed = ledger.propose(requester, ACTION_KEY, intent_of(request_bytes()))
@@ -87,12 +89,22 @@ _EXECUTOR = Actor(EXECUTOR, frozenset({ActorRole.EXECUTOR}))
 
 def _open(order: Order) -> EffectLedger:
     """Open the database, and tell at once what makes its commits durable."""
-    ledger = EffectLedger(order.database, durability=DURABILITY, time=Ticks(order.tick))
-    # In one process all opens of a file share its connection: this asks the one that the ledger writes through.
-    with closing(open_sqlite(order.database, create=False, durability=DURABILITY)) as same:
+    named, durability = _named(order), _durability(order)
+    ledger = EffectLedger(named, durability=durability, time=Ticks(order.tick))
+    # In one process all opens of a store share its connection: this asks the one that the ledger writes through.
+    with closing(open_store(named, create=False, durability=durability)) as same:
         journal_mode, synchronous = same.journal()
     _tell({"journal_mode": journal_mode, "synchronous": synchronous})
     return ledger
+
+
+def _named(order: Order) -> str:
+    """Return the path that is ordered, or the URL that this process was told: no order has a password."""
+    return LedgerPlace.here(Path(order.database).parent).url or order.database
+
+
+def _durability(order: Order) -> str:
+    return "full" if is_url(order.database) else DURABILITY
 
 
 def _claim(order: Order, ledger: EffectLedger) -> Grant:

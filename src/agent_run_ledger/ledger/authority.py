@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -24,6 +25,9 @@ from agent_run_ledger.ports.effects import TimeSource
 from agent_run_ledger.store import is_url, open_store
 
 TRUST_VARIABLE: Final = "AGENT_RUN_LEDGER_TRUST"
+
+OnRecord = Callable[[], TrustOnRecord | None]
+"""Asks which trust file is on record in a store."""
 
 _PUT_IN_USE: Final = (
     "`arl trust show` has its digest: compare it, and `arl trust follow` the file; if it is not yours, take it away"
@@ -59,6 +63,7 @@ def find_authority(
     trust_path: str | PathLike[str] | None = None,
     *,
     time: TimeSource | None = None,
+    on_record: OnRecord | None = None,
 ) -> Authority | None:
     """Return the trust file of a store, None where none was named and none lies beside it.
 
@@ -66,33 +71,41 @@ def find_authority(
     "trust_not_in_use" for one that only lies beside a store which has none on record: whoever can write the folder is
     not who decides whose signatures count. And as `open_trust` says of one that too few officers signed. The one on
     record counted when it came into use, and is found also after the keys of its officers are over. Whether it is that
-    one, its ledger says.
+    one, its ledger says. `on_record` asks a store that is open already, so that it is not opened once more: the name of
+    one at a server may lack its password.
     """
+    in_use = on_record or (lambda: trust_in_use(db_path))
     named = trust_path is not None or bool(os.environ.get(TRUST_VARIABLE))
     if not named and is_url(db_path):
         return None
     path = trust_path_of(db_path, trust_path)
     if not named and not os.path.lexists(path):
         return None
-    signed = opened_trust(db_path, read_trust_file(path), time=time)
-    if not named and trust_in_use(db_path) is None:
+    signed = opened_trust(db_path, read_trust_file(path), time=time, on_record=in_use)
+    if not named and in_use() is None:
         said = f"{path} lies beside the store, and nobody has put it in use"
         raise Refused(said, code="trust_not_in_use", hint=_PUT_IN_USE)
     return Authority(signed=signed, path=path, local=is_local(db_path))
 
 
-def opened_trust(db_path: str | PathLike[str], data: bytes, *, time: TimeSource | None = None) -> SignedTrust:
+def opened_trust(
+    db_path: str | PathLike[str],
+    data: bytes,
+    *,
+    time: TimeSource | None = None,
+    on_record: OnRecord | None = None,
+) -> SignedTrust:
     """Return a signed trust file: the one on record in a store by its digest alone, any other as `open_trust` does."""
     try:
         return open_trust(data, now=now_here(time), expected_sha256=None)
     except Refused as few:
         if few.code != "few_officers":
             raise
-        on_record = trust_in_use(db_path)
-        if on_record is None:
+        in_use = trust_in_use(db_path) if on_record is None else on_record()
+        if in_use is None:
             raise
         try:
-            return known_trust(data, sha256=on_record.sha256)
+            return known_trust(data, sha256=in_use.sha256)
         except Refused:
             raise few from None
 

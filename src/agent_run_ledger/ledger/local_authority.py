@@ -43,14 +43,18 @@ class LocalAuthority:
     approver: str
 
 
-def make_local(db_path: str | PathLike[str], ledger_id: bytes, *, name: str, now: Now) -> LocalAuthority:
+def make_local(
+    db_path: str | PathLike[str], ledger_id: bytes, *, name: str, now: Now, folder: Path | None = None
+) -> LocalAuthority:
     """Make the folder beside a store with keys and a trust file, all of it or nothing; only its owner can read it.
+
+    `folder`: the one to make, for a store at a server, beside which none lies.
 
     `name` approves and is the one officer; `agent` asks, `worker` carries out, `operator` revokes and reconciles, so
     that nobody decides about what they did themselves. Refused("local_exists") where the folder is there already, and
     as `TrustFile` and `write_key` say. Whoever can read the folder can approve: see `local_trust.LOCAL`.
     """
-    folder = local_folder(db_path)
+    folder = local_folder(db_path) if folder is None else folder
     if os.path.lexists(folder):
         raise Refused(f"{folder} is there already", code="local_exists", hint="no key is overwritten")
     approver, operator = SigningKey.draw(), SigningKey.draw()

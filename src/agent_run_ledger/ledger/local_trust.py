@@ -28,7 +28,9 @@ def local_folder(db_path: str | PathLike[str]) -> Path:
 
     It is beside the file itself, however many links lead to that. Refused("only_in_file") for a store at a server.
     """
-    refuse_server(db_path, "nothing lies beside it here", hint="name the trust file and the keys")
+    refuse_server(
+        db_path, "nothing lies beside it here", hint="name it: --trust or AGENT_RUN_LEDGER_TRUST, and --key FILE"
+    )
     return Path(f"{os.path.realpath(db_path)}.local")
 
 

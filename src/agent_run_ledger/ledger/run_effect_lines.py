@@ -48,7 +48,7 @@ def _trust(store: Store) -> TrustFile | None:
     from agent_run_ledger.ledger.authority import find_authority  # with the store and its driver: no help needs them
 
     with suppress(LedgerError):
-        found = find_authority(store.location)
+        found = find_authority(store.location, on_record=store.reader().effects.trust)
         return None if found is None else found.trust
     return None
 

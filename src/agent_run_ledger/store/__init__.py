@@ -5,7 +5,16 @@ from __future__ import annotations
 from agent_run_ledger.kernel.store_urls import is_url, without_secrets
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
 from agent_run_ledger.store.moves import Move, Standing
-from agent_run_ledger.store.opening import AnyStore, durability_of, named_store, only_in_file, open_store, refuse_server
+from agent_run_ledger.store.opening import (
+    AnyStore,
+    databases_at,
+    durability_of,
+    named_store,
+    only_in_file,
+    open_store,
+    refuse_server,
+    upgraded_from,
+)
 from agent_run_ledger.store.sqlite_backup import BackupReport
 from agent_run_ledger.store.sqlite_stats import Migration, StoreStats, TableSize, sqlite_version
 from agent_run_ledger.store.sqlite_store import Copied, SqliteStore, open_sqlite, stored_durability
@@ -22,6 +31,7 @@ __all__ = [
     "StoreStats",
     "StoreThread",
     "TableSize",
+    "databases_at",
     "durability_of",
     "filesystem",
     "is_network_filesystem",
@@ -33,5 +43,6 @@ __all__ = [
     "refuse_server",
     "sqlite_version",
     "stored_durability",
+    "upgraded_from",
     "without_secrets",
 ]

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from agent_run_ledger.errors import Misuse, Refused
 from agent_run_ledger.kernel.store_urls import is_url, without_secrets
 from agent_run_ledger.ports import Clock, Entropy, Store
 from agent_run_ledger.store.moves import Move
+from agent_run_ledger.store.rows import Rows
 from agent_run_ledger.store.sqlite import Durability
+from agent_run_ledger.store.sqlite_stats import Migration
 from agent_run_ledger.store.sqlite_store import WAIT_S, Copied, SqliteStore, open_sqlite, stored_durability
+
+if TYPE_CHECKING:
+    from agent_run_ledger.store.postgres_databases import Databases
 
 
 class AnyStore(Store, Protocol):
@@ -39,6 +46,18 @@ class AnyStore(Store, Protocol):
     @property
     def created_here(self) -> bool:
         """Whether it was this process that created the store."""
+        ...
+
+    def query(self, sql: str) -> Rows:
+        """Run people's own SQL on a store opened with readonly=True. Refused: "not_a_read", "bad_sql"."""
+        ...
+
+    def journal(self) -> tuple[str, int | str]:
+        """Return what makes commits durable, as the connection that is written through says it now."""
+        ...
+
+    def migrations(self) -> list[Migration]:
+        """Return the migrations that made this store what it is, in order."""
         ...
 
     def grant_authority(self) -> bool:
@@ -76,14 +95,8 @@ def open_store(
         )
     if durability != Durability.FULL:
         raise Misuse(f"durability={durability!r} is for a store in a file", code="bad_settings")
-    try:
+    with _driver():
         from agent_run_ledger.store.postgres_store import open_postgres
-    except ImportError as error:
-        raise Misuse(
-            f"a store at a server needs a driver that is not there: {error}",
-            code="extra_missing",
-            hint='pip install "agent-run-ledger[postgres]"',
-        ) from error
     return open_postgres(
         os.fspath(named),
         create=create,
@@ -94,6 +107,34 @@ def open_store(
         entropy=entropy,
         moving=moving,
     )
+
+
+def upgraded_from(url: str) -> int | None:
+    """Bring a store at a server to this program's schema version; return which one it had, None for the same one."""
+    with _driver():
+        from agent_run_ledger.store.postgres_upgrade import upgrade_postgres
+    return upgrade_postgres(url)
+
+
+def databases_at(server: str) -> Databases:
+    """Return what makes databases for kits at the server of a URL. Misuse: "bad_url", "extra_missing"."""
+    if not is_url(server):
+        raise Misuse("the URL of a server begins with postgresql://", code="bad_url")
+    with _driver():
+        from agent_run_ledger.store.postgres_databases import Databases
+    return Databases(server)
+
+
+@contextmanager
+def _driver() -> Generator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise Misuse(
+            f"a store at a server needs a driver that is not there: {error}",
+            code="extra_missing",
+            hint='pip install "agent-run-ledger[postgres]"',
+        ) from error
 
 
 def named_store(db_path: str | os.PathLike[str] | None, url: str | None) -> str | os.PathLike[str]:

@@ -18,11 +18,11 @@ from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect, place_
 from agent_run_ledger.store.postgres_driver import Connection
 from agent_run_ledger.store.postgres_failures import translated
 from agent_run_ledger.store.postgres_meta import text_of_meta
-from agent_run_ledger.store.postgres_schema import SCHEMA_FILE, SCHEMA_VERSION, look, migration_sha256, recognise
+from agent_run_ledger.store.postgres_schema import look, make_tables, recognise
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
 from agent_run_ledger.store.postgres_wire import Batch
 from agent_run_ledger.store.rows import Row
-from agent_run_ledger.store.statements import sql_text, statements
+from agent_run_ledger.store.statements import statements
 
 MOVE_FILE: Final = "postgres_move.sql"
 
@@ -128,10 +128,9 @@ class PostgresSpot(Spot):
             connection.execute(q["lock_making"], prepare=False)
             if look(connection, self.location).store:
                 raise Refused(f"{self.location} got a store meanwhile", code="target_not_empty")
-            connection.execute(sql_text(SCHEMA_FILE), prepare=False)
+            make_tables(connection, now_ms=now_ms)
             for key, value in (*kept, *lines_of(move)):
                 connection.execute(q["insert_meta"], (key, text_of_meta(value)))
-            connection.execute(q["insert_migration"], (SCHEMA_VERSION, migration_sha256(SCHEMA_VERSION), now_ms))
             connection.execute(q["insert_head"], (now_ms,))
 
     def discard(self, move_id: bytes) -> None:

@@ -14,8 +14,11 @@ from agent_run_ledger.store.moves import Move, check_open, move_of
 from agent_run_ledger.store.postgres import place_of
 from agent_run_ledger.store.postgres_listener import RunListener
 from agent_run_ledger.store.postgres_shared import SharedPostgres, check_owner, postgres_registry
+from agent_run_ledger.store.postgres_sql import query
 from agent_run_ledger.store.postgres_tx import PostgresTx
 from agent_run_ledger.store.postgres_writer import PostgresWriter
+from agent_run_ledger.store.rows import Rows
+from agent_run_ledger.store.sqlite_stats import Migration
 
 T = TypeVar("T")
 
@@ -149,6 +152,23 @@ class PostgresStore:
         """
         self._to_write().vacuum()
         return False
+
+    def query(self, sql: str) -> Rows:
+        """Run people's own SQL on a store opened with readonly=True. See postgres_sql.query."""
+        if not self._readonly:
+            raise Misuse("queries need a store opened with readonly=True", code="not_readonly")
+        return query(self._open().place, sql)
+
+    def migrations(self) -> list[Migration]:
+        """Return the migrations that made this store what it is, in order."""
+        return [
+            Migration(version=version, sha256=sha256, applied_at_ms=applied_at_ms)
+            for version, sha256, applied_at_ms in self._open().reader.fetch("select_migration_times")
+        ]
+
+    def journal(self) -> tuple[str, int | str]:
+        """Return what makes commits durable: "server", and its synchronous_commit for the session that writes."""
+        return "server", self._to_write().synchronous_commit()
 
     def lock_run(self, run_id: str) -> RunLock | None:
         """See ports.Store.lock_run. A read-only store may ask too: a lock is no row."""

@@ -108,6 +108,11 @@ class PostgresWriter:
         with closing(connect(replace(self._place, wait_s=_VACUUM_S))) as connection:
             connection.execute(self._q["vacuum_erased"], prepare=False)
 
+    def synchronous_commit(self) -> str:
+        """Return what the server says of it on the connection that is written through."""
+        asked = self._q["select_session"]
+        return str(self.transact_with(self._place.entropy.uuid7(), lambda tx: tx.fetch(asked, ())[0][1]))
+
     def now_ms(self) -> int:
         """Return the server's time as this transaction read it after the lock, and what passed here since then."""
         read_ms, at_s = self._read

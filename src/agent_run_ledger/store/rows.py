@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from agent_run_ledger.errors import Tampered
@@ -12,6 +13,19 @@ from agent_run_ledger.ports import Head, InFlight, RecordKey, RunInFlight, RunRo
 
 Row = tuple[Any, ...]
 """The columns of one row, or what a statement is bound to, in the order of the statement."""
+
+
+class Rows:
+    """The answer to people's own SQL: `columns`, and the rows when iterated, once."""
+
+    def __init__(self, columns: tuple[str, ...], rows: Iterator[Row]) -> None:
+        self.columns = columns
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows that are left, as tuples of int, float, str, bytes and None."""
+        return self._rows
+
 
 LANE_BITS = 16
 _STATES = {state.value: state for state in RunState}

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +17,6 @@ import apsw
 from agent_run_ledger.errors import Refused, Tampered, Unavailable
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.store.naming import make_lasting, unopenable
-from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.sidecar import FILE_MODE
 from agent_run_ledger.store.sqlite_driver import Connection, connect
 from agent_run_ledger.store.sqlite_failures import is_half_done, replaced, translated
@@ -53,18 +52,6 @@ class Place:
     durability: Durability
     wait_s: float
     entropy: Entropy
-
-
-class Rows:
-    """The answer to people's own SQL: `columns`, and the rows when iterated, once."""
-
-    def __init__(self, columns: tuple[str, ...], rows: Iterator[Row]) -> None:
-        self.columns = columns
-        self._rows = rows
-
-    def __iter__(self) -> Iterator[Row]:
-        """Yield the rows that are left, as tuples of int, float, str, bytes and None."""
-        return self._rows
 
 
 def identify(location: str) -> Identity | None:

@@ -14,8 +14,8 @@ from agent_run_ledger.errors import Misuse, Refused, Unavailable
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.row_reader import CHUNK_BYTES, CHUNK_ROWS, PAYLOAD, RowReader
-from agent_run_ledger.store.rows import Row
-from agent_run_ledger.store.sqlite import Place, Rows, close_reader, connect_reader, roll_back
+from agent_run_ledger.store.rows import Row, Rows
+from agent_run_ledger.store.sqlite import Place, close_reader, connect_reader, roll_back
 from agent_run_ledger.store.sqlite_driver import Connection, Cursor
 from agent_run_ledger.store.sqlite_failures import is_half_done, translated
 from agent_run_ledger.store.sqlite_migrations import EFFECTS_FILE, QUERIES_FILE

@@ -75,7 +75,7 @@ class TableSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """One migration that a file went through: to which version, by which text, when."""
+    """One migration that a store went through: to which version, by which text, when."""
 
     version: int
     sha256: bytes

@@ -19,7 +19,8 @@ from agent_run_ledger.ports import Clock, Entropy, Question, Reader, RunLock, Tx
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
 from agent_run_ledger.store.moves import Move, check_open, move_of
-from agent_run_ledger.store.sqlite import Durability, Place, Rows, identify, look_inside, no_store
+from agent_run_ledger.store.rows import Rows
+from agent_run_ledger.store.sqlite import Durability, Place, identify, look_inside, no_store
 from agent_run_ledger.store.sqlite_backup import BackupReport
 from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION
 from agent_run_ledger.store.sqlite_shared import SharedStore, registry

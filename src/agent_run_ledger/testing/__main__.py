@@ -47,13 +47,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     crash.add_argument("--most-per-point", type=int, metavar="N", help="at most N kills per point, evenly spread")
     crash.add_argument("--at-once", type=int, default=1, metavar="N", help="lives that run at the same time")
+    crash.add_argument("--server", metavar="URL", help="postgresql://…: each ledger is a new database there")
     crash.add_argument("--timeout", type=float, default=DEFAULT_TIMEOUT_S, metavar="SECONDS", help="per life")
     power = commands.add_parser("power", help="cut the power at every act of the disk, go on from each image, check")
     power.add_argument("scenario", help="as for crash; it runs in this process")
     power.add_argument("--torn", type=int, default=TORN_PER_CUT, metavar="N", help="torn images per cut (%(default)s)")
     power.add_argument("--seed", type=int, default=0, metavar="N", help="which of them (%(default)s)")
     check = commands.add_parser("check", help="re-read a whole ledger and say every contradiction")
-    check.add_argument("ledger", help="path of the SQLite file")
+    check.add_argument("ledger", help="path of the SQLite file, or postgresql://…")
     for command in (crash, power, check):
         command.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -75,6 +76,7 @@ def _crash(given: argparse.Namespace) -> str:
             at_once=given.at_once,
             timeout_s=given.timeout,
             progress=progress,
+            server=given.server,
         )
     if given.json:
         return json.dumps({**dataclasses.asdict(summary), "total": summary.total})

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.account import Entry
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.adapter_evidence import Evidence, Seen, What
 from agent_run_ledger.testing.adapter_job import GATE_FILE, RUN_ID, TRUST_FILE, Plan
 from agent_run_ledger.testing.adapter_life import ADAPTER_VARIABLE, BLOCKED_VARIABLE, SUBJECT_VARIABLE
 from agent_run_ledger.testing.adapter_verdicts import Found, ScenarioVerdict
-from agent_run_ledger.testing.harness import LEDGER_FILE, Exit, Life, LifeTimeout, run_scenario
+from agent_run_ledger.testing.harness import Exit, Life, LifeTimeout, run_scenario
 from agent_run_ledger.testing.ledger_check import LedgerBroken, check_ledger
 from agent_run_ledger.testing.people import People
 
@@ -34,10 +34,13 @@ class Lived:
 
 
 class Bench:
-    """The place of one scenario: a directory, a ledger in it, and a growing list of problems."""
+    """The place of one scenario: a directory, a ledger, and a growing list of problems."""
 
-    def __init__(self, subject: str, folder: Path, *, adapter: str, framework: Sequence[str], timeout_s: float) -> None:
-        self.folder = folder
+    def __init__(
+        self, subject: str, place: LedgerPlace, *, adapter: str, framework: Sequence[str], timeout_s: float
+    ) -> None:
+        self.folder = folder = place.folder
+        self._ledger = place
         self.adapter = adapter
         self.framework = tuple(framework)
         self.seen = Evidence(folder)
@@ -62,8 +65,8 @@ class Bench:
         plan.write(self.folder)
         self._lives += 1
         life = self._run("run_subject", {SUBJECT_VARIABLE: self._subject})
-        if (self.folder / LEDGER_FILE).exists():
-            check_ledger(self.folder / LEDGER_FILE)
+        if self._ledger.is_there():
+            check_ledger(self._ledger.named)
         said: dict[str, Any] = life.result or {}
         for line in self.seen.lines(What.NETWORK, life=self._lives):
             self.problems.append(f"life {self._lives} reached for the network: {line.text}")
@@ -84,7 +87,8 @@ class Bench:
         return life.result or {"import": life.describe(), "names": {}}
 
     def _run(self, function: str, env: Mapping[str, str]) -> Life:
-        return run_scenario(LIFE + function, self.folder, life=max(1, self._lives), env=env, timeout_s=self._timeout_s)
+        told = {**self._ledger.env(), **env}
+        return run_scenario(LIFE + function, self.folder, life=max(1, self._lives), env=told, timeout_s=self._timeout_s)
 
     def decide(self, verdict: str) -> None:
         """Let the gate say this from now on."""
@@ -92,7 +96,7 @@ class Bench:
 
     def people(self) -> People:
         """Make the ledger, before the first life, with people who decide about effects, and return them."""
-        return People(self.folder / LEDGER_FILE, self.folder / TRUST_FILE)
+        return People(self._ledger.named, self.folder / TRUST_FILE)
 
     def expect(self, holds: bool, problem: str) -> None:
         """Note a problem unless this holds."""
@@ -122,11 +126,11 @@ class Bench:
 
     def state(self) -> RunState | None:
         """Return the run's state on record."""
-        with RunLedger(db_path=self.folder / LEDGER_FILE, create=False) as ledger:
+        with RunLedger(db_path=self._ledger.named, create=False) as ledger:
             return ledger.bind(RUN_ID).state
 
     def usage(self) -> Entry:
         """Return what the run spent and restored, by the ledger's own account."""
-        with RunLedger(db_path=self.folder / LEDGER_FILE, create=False) as ledger:
+        with RunLedger(db_path=self._ledger.named, create=False) as ledger:
             account = ledger.bind(RUN_ID).usage()
             return Entry() if account is None else account.total

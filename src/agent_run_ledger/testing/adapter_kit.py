@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from agent_run_ledger.errors import Misuse
+from agent_run_ledger.store.ledger_place import ledger_place
 from agent_run_ledger.testing.adapter_bench import Bench
 from agent_run_ledger.testing.adapter_evidence import Evidence, What
 from agent_run_ledger.testing.adapter_job import Does, Job, KitTool, Mode, Plan, ToolCall, ToolPlan, Turn
@@ -69,11 +70,14 @@ def run_adapter_kit(
     *,
     only: Iterable[str] = (),
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    server: str | None = None,
 ) -> Verdicts:
     """Run every scenario, or those of `only`, with this subject and return a verdict for each.
 
     `subject`: "module:Class" or "file.py:Class", see `Subject`. `folder`: where each scenario gets a directory of its
-    own; a temporary one by default. `timeout_s`: for one life, in seconds; what hangs is broken. Raises Misuse for a
+    own; a temporary one by default. `timeout_s`: for one life, in seconds; what hangs is broken. `server`: the URL of a
+    database at a server whose user may make databases, where the ledger of each scenario is then one of its own; it is
+    dropped at the end, and by default a file. Raises Misuse for a
     subject that cannot be found or declares what is no scenario, and for an unknown name in `only`.
     """
     kind: Any = load_scenario(subject)
@@ -91,8 +95,7 @@ def run_adapter_kit(
             found.append(ScenarioVerdict(scenario=name, found=Found.NOT_SUPPORTED, words=declared[name]))
             continue
         (where / name).mkdir(parents=True)
-        bench = Bench(
-            absolute(subject), where / name, adapter=kind.adapter, framework=kind.framework, timeout_s=timeout_s
-        )
-        found.append(bench.judge(name, SCENARIOS[name]))
+        with ledger_place(where / name, server) as place:
+            bench = Bench(absolute(subject), place, adapter=kind.adapter, framework=kind.framework, timeout_s=timeout_s)
+            found.append(bench.judge(name, SCENARIOS[name]))
     return Verdicts(subject=subject, all=tuple(found))

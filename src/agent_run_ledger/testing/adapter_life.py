@@ -11,6 +11,7 @@ from typing import Any
 from agent_run_ledger.errors import LedgerError, Misuse
 from agent_run_ledger.ledger.run_effects import EffectSettings
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.adapter_evidence import Evidence, What
 from agent_run_ledger.testing.adapter_job import TRUST_FILE, Job
 from agent_run_ledger.testing.no_network import refuse_network
@@ -30,7 +31,8 @@ def run_subject(folder: Path) -> dict[str, Any]:
     evidence = Evidence(folder)
     refuse_network(lambda words: evidence.note(What.NETWORK, text=words))
     subject: Any = load_scenario(os.environ[SUBJECT_VARIABLE])
-    with RunLedger(db_path=folder / "ledger.db", effects=EffectSettings(trust=folder / TRUST_FILE)) as ledger:
+    named, effects = LedgerPlace.here(folder).named, EffectSettings(trust=folder / TRUST_FILE)
+    with RunLedger(db_path=named, effects=effects) as ledger:
         try:
             answer = subject().run(Job.read(folder, ledger))
         except Exception as error:

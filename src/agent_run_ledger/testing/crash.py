@@ -8,13 +8,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent_run_ledger.errors import LedgerError, Misuse
 from agent_run_ledger.kernel.record import RecordKind
+from agent_run_ledger.store.ledger_place import LEDGER_FILE, LedgerPlace, ledger_place, new_place
 from agent_run_ledger.testing.body_counter import FILE_NAME, BodyCounter
-from agent_run_ledger.testing.harness import DEFAULT_TIMEOUT_S, LEDGER_FILE, Exit, Life, run_scenario
+from agent_run_ledger.testing.harness import DEFAULT_TIMEOUT_S, Exit, Life, run_scenario
 from agent_run_ledger.testing.integrity import is_store
 from agent_run_ledger.testing.ledger_check import check_ledger
 from agent_run_ledger.testing.points import ALL, KillPoint, spread
@@ -46,11 +47,12 @@ class Lives:
     in_flight: tuple[str, ...]
     second: Life
     reference: Life
+    url: str = ""
 
     @property
-    def ledger(self) -> Path:
-        """The path of the case's ledger."""
-        return self.workdir / LEDGER_FILE
+    def ledger(self) -> Path | str:
+        """The path of the case's ledger, or its URL."""
+        return self.url or self.workdir / LEDGER_FILE
 
     @property
     def bodies(self) -> BodyCounter:
@@ -89,6 +91,7 @@ class _Campaign:
     env: Mapping[str, str] | None
     timeout_s: float
     reference: Life
+    server: str | None = None
     failures: list[str] = field(default_factory=list[str])
 
     def case(self, kill_at: KillPoint) -> bool | None:
@@ -96,21 +99,25 @@ class _Campaign:
         if len(self.failures) >= MOST_FAILURES:
             return None
         workdir = self.workdir_factory()
+        place = new_place(workdir, self.server)
         try:
-            lives = self._live(kill_at, workdir)
+            lives = self._live(kill_at, place)
             _always(lives)
             if self.check is not None:
                 self.check(lives)
         except (AssertionError, LedgerError) as error:
-            self.failures.append(f"{kill_at} in {workdir}: {type(error).__name__}: {error}")
+            where = f"{workdir} and {place.shown}" if place.url else f"{workdir}"
+            self.failures.append(f"{kill_at} in {where}: {type(error).__name__}: {error}")
             return True
+        place.remove()
         shutil.rmtree(workdir, ignore_errors=True)
         return lives.first.exit is Exit.KILLED
 
-    def _live(self, kill_at: KillPoint, workdir: Path) -> Lives:
-        first = run_scenario(self.scenario, workdir, kill_at=kill_at, life=1, env=self.env, timeout_s=self.timeout_s)
-        recorded, in_flight = left_by_death(workdir / LEDGER_FILE)
-        second = run_scenario(self.scenario, workdir, life=2, env=self.env, timeout_s=self.timeout_s)
+    def _live(self, kill_at: KillPoint, place: LedgerPlace) -> Lives:
+        workdir, env = place.folder, {**place.env(), **(self.env or {})}
+        first = run_scenario(self.scenario, workdir, kill_at=kill_at, life=1, env=env, timeout_s=self.timeout_s)
+        recorded, in_flight = _left_at_server(place) if place.url else left_by_death(workdir / LEDGER_FILE)
+        second = run_scenario(self.scenario, workdir, life=2, env=env, timeout_s=self.timeout_s)
         return Lives(
             kill_at=kill_at,
             workdir=workdir,
@@ -119,6 +126,7 @@ class _Campaign:
             in_flight=in_flight,
             second=second,
             reference=self.reference,
+            url=place.url,
         )
 
 
@@ -133,6 +141,7 @@ def crash_everywhere(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     at_once: int = 1,
     progress: Callable[[int, int], None] | None = None,
+    server: str | None = None,
 ) -> Summary:
     """Kill `scenario` at every point that it reaches, let it go on each time, and check what is left.
 
@@ -148,14 +157,19 @@ def crash_everywhere(
     is not: a power cut (the page cache survives a kill), a point that nobody named, an interleaving that did not occur.
 
     `workdir_factory` makes a new empty directory (default: temporary ones); a case that holds removes its own.
-    `at_once` lives run at the same time. `progress` is told (cases done, cases). Raises CrashCheckFailed.
+    `at_once` lives run at the same time. `progress` is told (cases done, cases). `server`: the URL of a
+    database at a server whose user may make databases: each case then has one of its own as its AGENT_RUN_LEDGER_DB,
+    which is dropped when the case holds; points of a file are not reached there. Raises CrashCheckFailed.
     """
     make = workdir_factory or (lambda: Path(tempfile.mkdtemp(prefix="arl-crash-")))
     first_dir = make()
-    reference = run_scenario(scenario, first_dir, env=env, timeout_s=timeout_s)
-    if reference.exit is not Exit.OK:
-        raise Misuse(f"{scenario} does not end well even without a kill: {reference.describe()}", code="bad_scenario")
-    check_ledger(first_dir / LEDGER_FILE)
+    with ledger_place(first_dir, server) as place:
+        reference = run_scenario(scenario, first_dir, env={**place.env(), **(env or {})}, timeout_s=timeout_s)
+        if reference.exit is not Exit.OK:
+            raise Misuse(
+                f"{scenario} does not end well even without a kill: {reference.describe()}", code="bad_scenario"
+            )
+        check_ledger(place.named)
     shutil.rmtree(first_dir, ignore_errors=True)
     chosen = [
         KillPoint(point=point, nth=nth)
@@ -163,7 +177,13 @@ def crash_everywhere(
         for nth in spread(reference.points_reached.get(point, 0), _most(most_per_point, point))
     ]
     campaign = _Campaign(
-        scenario=scenario, workdir_factory=make, check=check, env=env, timeout_s=timeout_s, reference=reference
+        scenario=scenario,
+        workdir_factory=make,
+        check=check,
+        env=env,
+        timeout_s=timeout_s,
+        reference=reference,
+        server=server,
     )
     kills: Counter[str] = Counter()
     ended = 0
@@ -190,10 +210,19 @@ def left_by_death(ledger: Path) -> tuple[frozenset[RecordedCall], tuple[str, ...
         for side in SIDE_FILES:
             if os.path.exists(f"{ledger}{side}"):
                 shutil.copyfile(f"{ledger}{side}", f"{copy}{side}")
-        if not is_store(copy):
-            return frozenset(), ()
-        check_ledger(copy)
-        return frozenset(recorded_calls(copy)), tuple(calls_in_flight(copy))
+        return _found(str(copy)) if is_store(copy) else (frozenset(), ())
+
+
+def _left_at_server(place: LedgerPlace) -> tuple[frozenset[RecordedCall], tuple[str, ...]]:
+    """See `left_by_death`. The server copies when the sessions of the dead process have ended, and with them whatever
+    they had sent: what the copy holds is what became of it."""
+    copy = replace(place, url=place.keep_a_copy())
+    return _found(copy.url) if copy.is_there() else (frozenset(), ())
+
+
+def _found(ledger: str) -> tuple[frozenset[RecordedCall], tuple[str, ...]]:
+    check_ledger(ledger)
+    return frozenset(recorded_calls(ledger)), tuple(calls_in_flight(ledger))
 
 
 def nothing_recorded_ran_again(lives: Lives) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -24,12 +22,13 @@ from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, F
 from agent_run_ledger.kernel.effects.request import request_bytes
 from agent_run_ledger.kernel.effects.states import CLOSED, Role
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
-from agent_run_ledger.store import open_sqlite
+from agent_run_ledger.store import open_store
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.effect_case import EffectCase, Place
 from agent_run_ledger.testing.effect_life import EXECUTOR, TARGET_FOLDER, LifeOrder
 from agent_run_ledger.testing.effect_path import CutPath, can_be_cut
 from agent_run_ledger.testing.effect_verdicts import Probe
-from agent_run_ledger.testing.harness import LEDGER_FILE, Exit, Life, RunningLife, start_scenario
+from agent_run_ledger.testing.harness import Exit, Life, RunningLife, start_scenario
 from agent_run_ledger.testing.points import KillPoint
 
 WORKER_LIFE: Final = "agent_run_ledger.testing.effect_life:dispatch"
@@ -42,8 +41,6 @@ APPROVER: Final = Actor("kit-approver", frozenset({Role.APPROVER}))
 RECONCILER: Final = Actor("kit-reconciler", frozenset({Role.RECONCILER}))
 OPERATOR: Final = Actor("kit-operator", frozenset({Role.OPERATOR}))
 OFFICER: Final = Actor("kit-officer", frozenset({Role.OFFICER}))
-
-_MADE_OF: Final = ("", "-wal", "-shm", "-journal")
 
 
 class CaseBroken(Exception):
@@ -90,6 +87,7 @@ class Desk:
         self.reached: Mapping[str, int] = {}
         self._entropy = SystemEntropy()
         self._workers = 0
+        self._ledger = LedgerPlace.here(folder)
         self._target = Place(folder=folder / TARGET_FOLDER)
         self._started = ExitStack()
 
@@ -165,7 +163,7 @@ class Desk:
     @contextmanager
     def ledger(self) -> Generator[EffectLedger]:
         """Open the ledger, as a process of its own would."""
-        with EffectLedger(self.folder / LEDGER_FILE) as ledger:
+        with EffectLedger(self._ledger.named) as ledger:
             yield ledger
 
     def newest(self) -> ActionView:
@@ -177,20 +175,17 @@ class Desk:
         """Make a ledger with the action, approved. The people are the kit's, and nobody signs anything."""
         if self.count() != 0:
             raise CaseBroken(f"`count` says {self.count()} for number {self.number}, of which nothing was sent yet")
-        open_sqlite(self.folder / LEDGER_FILE, create=True, authority=True).close()
+        open_store(self._ledger.named, create=True, authority=True).close()
         with self.ledger() as ledger:
             self._approved(ledger, ledger.propose(REQUESTER, self.key, self._intent()))
 
     def keep_a_copy(self) -> None:
         """Copy the database that nobody has open."""
-        _copy(self.folder / LEDGER_FILE, self.folder / "older.db")
+        self._ledger.keep_a_copy()
 
     def put_the_copy_back(self) -> None:
         """Put the older database in the place of the newer one, as a restore does."""
-        for made in _MADE_OF:
-            if os.path.exists(found := f"{self.folder / LEDGER_FILE}{made}"):
-                os.rename(found, f"{self.folder / 'newer.db'}{made}")
-        _copy(self.folder / "older.db", self.folder / LEDGER_FILE)
+        self._ledger.put_the_copy_back()
         self.happened.append("an older copy of the database was put back")
 
     def _intent(self) -> Intent:
@@ -226,7 +221,8 @@ class Desk:
         self._workers += 1
         order = LifeOrder(case=self.reference, key=self.key, url=self._way().url, worker=f"worker {self._workers}")
         order = replace(order, **more)
-        return start_scenario(WORKER_LIFE, self.folder, kill_at=kill_at, life=self._workers, env=order.env())
+        env = {**self._ledger.env(), **order.env()}
+        return start_scenario(WORKER_LIFE, self.folder, kill_at=kill_at, life=self._workers, env=env)
 
     def work(self, *, kill_at: KillPoint | None = None, **more: Any) -> Life:
         """Run a worker's process to its end."""
@@ -347,9 +343,3 @@ class Desk:
             if ledger.status().state is LedgerState.TIME_UNTRUSTED:
                 ledger.correct_clock(OFFICER, frozenset({"kit-officer-2"}))
                 self.happened.append("officers corrected the clock")
-
-
-def _copy(source: Path, destination: Path) -> None:
-    for made in _MADE_OF:
-        if os.path.exists(f"{source}{made}"):
-            shutil.copyfile(f"{source}{made}", f"{destination}{made}")

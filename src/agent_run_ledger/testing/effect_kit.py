@@ -15,6 +15,7 @@ from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.report import Report
 from agent_run_ledger.kernel.effects.request import Call, Request
+from agent_run_ledger.store.ledger_place import ledger_place
 from agent_run_ledger.testing.effect_case import EffectCase, Place, Start, reference_of
 from agent_run_ledger.testing.effect_scenarios import SCENARIOS, SCENE_VARIABLE, SceneOrder, kills, scenario_of
 from agent_run_ledger.testing.effect_verdicts import (
@@ -63,6 +64,7 @@ def run_kit(
     only: Iterable[str] = (),
     folder: str | Path | None = None,
     tell: Tell | None = None,
+    server: str | None = None,
 ) -> KitReport:
     """Play every scenario with a tool, each in a folder and with processes of its own, and return what was seen.
 
@@ -70,6 +72,9 @@ def run_kit(
     names of scenarios, beside the plain one, which is always played first. `folder`: a new one, to keep everything in;
     a temporary one by default, which is removed. `tell` is told (scenarios done, scenarios). No scenario of an earlier
     kit has the same number.
+
+    `server`: the URL of a database at a server whose user may make databases: the ledger of each scenario is then one
+    of its own there, which is dropped at the end; by default it is a file. What the target does is no concern of it.
 
     Misuse: kit_in_kit, where the module of the case runs the kit when it is imported; output_exists, for a folder that
     is there; bad_case, for a case that does not work even where nothing goes wrong (it must happen once and be on
@@ -88,7 +93,7 @@ def run_kit(
         _known(name)
     where = Path(tempfile.mkdtemp(prefix="arl-kit-")) if folder is None else _new(Path(folder))
     try:
-        kit = _Kit(reference, where, tell or (lambda done, total: None))
+        kit = _Kit(reference, where, tell or (lambda done, total: None), server)
         report = kit.run(quick=quick, only=wanted)
         return replace(report, case=case) if isinstance(case, str) else report
     finally:
@@ -96,12 +101,14 @@ def run_kit(
             shutil.rmtree(where, ignore_errors=True)
 
 
-def assert_guarantee(case: EffectCase | str, guarantee: Guarantee, *, quick: bool = False) -> KitReport:
+def assert_guarantee(
+    case: EffectCase | str, guarantee: Guarantee, *, quick: bool = False, server: str | None = None
+) -> KitReport:
     """Raise GuaranteeBroken, with every scenario, unless at least this is shown and the report is without a fault.
 
-    Errors of the case as in `run_kit`.
+    Errors of the case, and `server`, as in `run_kit`.
     """
-    report = run_kit(case, quick=quick)
+    report = run_kit(case, quick=quick, server=server)
     if report.shown.rank < guarantee.rank or not report.ok:
         raise GuaranteeBroken(f"{report.case}, wanted {guarantee.words}:\n{report.table()}")
     return report
@@ -110,7 +117,8 @@ def assert_guarantee(case: EffectCase | str, guarantee: Guarantee, *, quick: boo
 class _Kit:
     """One run of the kit. Numbers of scenarios begin with the time, so that no two runs share one."""
 
-    def __init__(self, reference: str, where: Path, tell: Tell) -> None:
+    def __init__(self, reference: str, where: Path, tell: Tell, server: str | None) -> None:
+        self._server = server
         self._reference = reference
         self._where = where
         self._tell = tell
@@ -152,7 +160,8 @@ class _Kit:
         scenario = scenario_of(name)
         row = Row(name=name, title=scenario.title, promise=scenario.promise, ran=Ran.BROKEN)
         try:
-            life = run_scenario(SCENE_LIFE, folder, env=order.env(), timeout_s=SCENE_LIMIT_S)
+            with ledger_place(folder, self._server) as place:
+                life = run_scenario(SCENE_LIFE, folder, env={**place.env(), **order.env()}, timeout_s=SCENE_LIMIT_S)
         except LifeTimeout as error:
             return replace(row, words=str(error)), None
         if life.exit is not Exit.OK:

@@ -17,9 +17,9 @@ from agent_run_ledger.kernel.effects.commands import Actor
 from agent_run_ledger.kernel.effects.report import Answered, Lost, NotSent
 from agent_run_ledger.kernel.effects.states import Role
 from agent_run_ledger.ledger.effect_ledger import EffectLedger
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.effect_case import Place, load_case
 from agent_run_ledger.testing.effect_faults import FaultyTarget, JumpingTime, OnSending, impatient
-from agent_run_ledger.testing.harness import LEDGER_FILE
 
 ORDER_VARIABLE: Final = "ARL_KIT_ORDER"
 TARGET_FOLDER: Final = "target"
@@ -65,7 +65,7 @@ def dispatch(workdir: Path) -> dict[str, Any]:
     clock = JumpingTime(order.jump_ms, order.jump_at)
     clock.install()
     said: dict[str, Any]
-    with EffectLedger(workdir / LEDGER_FILE, time=clock) as ledger:
+    with EffectLedger(LedgerPlace.here(workdir).named, time=clock) as ledger:
         action = ledger.inspect(order.key)[-1]
         _meet(workdir / MEETING_FOLDER, order)
         try:

@@ -12,12 +12,13 @@ from typing import Any, Final
 import orjson
 
 from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.effect_case import load_case
 from agent_run_ledger.testing.effect_desk import CaseBroken, Desk, NotForThisTool
 from agent_run_ledger.testing.effect_faults import OnSending
 from agent_run_ledger.testing.effect_path import OnTheWay
 from agent_run_ledger.testing.effect_verdicts import Probe, Promise, Ran, Row
-from agent_run_ledger.testing.harness import LEDGER_FILE, LifeTimeout
+from agent_run_ledger.testing.harness import LifeTimeout
 from agent_run_ledger.testing.ledger_check import LedgerBroken, check_ledger
 from agent_run_ledger.testing.points import KillPoint
 
@@ -78,14 +79,14 @@ def play_scene(order: SceneOrder, folder: Path) -> dict[str, Any]:
         row = replace(row, ran=Ran.BROKEN, words="; ".join([*happened, str(why)]))
     except Exception as error:
         row = replace(row, ran=Ran.BROKEN, words=f"the case raised {type(error).__name__}: {error}")
-    return {**told, "reached": dict(reached), "row": asdict(_checked(row, folder / LEDGER_FILE))}
+    return {**told, "reached": dict(reached), "row": asdict(_checked(row, LedgerPlace.here(folder)))}
 
 
-def _checked(row: Row, ledger: Path) -> Row:
+def _checked(row: Row, ledger: LedgerPlace) -> Row:
     """Return the row, or that its ledger contradicts itself, however the scenario ended."""
     try:
-        if ledger.exists():
-            check_ledger(ledger)
+        if ledger.is_there():
+            check_ledger(ledger.named)
     except (LedgerBroken, LedgerError) as why:
         return replace(row, ran=Ran.BROKEN, words=f"the ledger contradicts itself: {why}")
     return row

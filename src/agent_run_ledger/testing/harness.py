@@ -14,13 +14,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from agent_run_ledger.store.ledger_place import DB_VARIABLE, LEDGER_FILE
 from agent_run_ledger.testing.body_counter import LIFE_VARIABLE
 from agent_run_ledger.testing.orders import Left, Order
 from agent_run_ledger.testing.points import KillPoint
 from agent_run_ledger.testing.scenarios import absolute
 
-LEDGER_FILE = "ledger.db"
-DB_VARIABLE = "AGENT_RUN_LEDGER_DB"
 DEFAULT_TIMEOUT_S = 60.0
 
 

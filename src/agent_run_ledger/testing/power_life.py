@@ -15,11 +15,12 @@ import orjson
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.ports import Event
 from agent_run_ledger.store import open_sqlite
-from agent_run_ledger.testing.harness import DB_VARIABLE, LEDGER_FILE
+from agent_run_ledger.store.ledger_place import DB_VARIABLE, LEDGER_FILE
 from agent_run_ledger.testing.power_disk import recorded_disk
 from agent_run_ledger.testing.power_trace import PowerTrace
 from agent_run_ledger.testing.scenarios import Scenario
 
+_NO_LEDGER = "give RunLedger no db_path and no url: power is cut of files alone, a server's disk is the server's"
 _NOTHING_THERE = frozenset(("no_store", "foreign_file"))
 
 
@@ -70,7 +71,7 @@ def record_life(scenario: Scenario, workdir: Path) -> RecordedLife:
     with opened(ledger) as log:
         pass
     if not log:
-        raise Refused(f"the scenario left no ledger at {ledger}", code="no_store", hint="give RunLedger no db_path")
+        raise Refused(f"the scenario left no ledger at {ledger}", code="no_store", hint=_NO_LEDGER)
     places = {leaf.op_id: index + 1 for index, leaf in enumerate(log)}
     first = orjson.loads(log[0].envelope)["log_id"]
     born = [(acts, 1) for log_id, acts in trace.opened.items() if log_id.hex() == first]

@@ -12,8 +12,8 @@ from typing import Any
 from agent_run_ledger.errors import LedgerError
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.store.ledger_place import LEDGER_FILE
 from agent_run_ledger.testing.body_counter import FILE_NAME, BodyCounter
-from agent_run_ledger.testing.harness import LEDGER_FILE
 from agent_run_ledger.testing.ledger_check import check_ledger
 from agent_run_ledger.testing.power_life import RecordedLife, live, opened
 from agent_run_ledger.testing.recorded_calls import RecordedCall, recorded_calls

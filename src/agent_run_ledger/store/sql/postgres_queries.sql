@@ -78,6 +78,9 @@ INSERT INTO migrations (version, sha256, applied_at_ms) VALUES (%s, %s, %s);
 -- name: select_migrations
 SELECT version, sha256 FROM migrations ORDER BY version;
 
+-- name: select_migration_times
+SELECT version, sha256, applied_at_ms FROM migrations ORDER BY version;
+
 -- name: select_run
 SELECT row_id, run_uid, run_id, state, reason, generation, attempt, created_at_ms, updated_at_ms, holder,
     parent_row_id, start_record_id, last_start_record_id, end_record_id, forked_from_row_id, queue
