@@ -15,6 +15,7 @@ import pytest
 
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.testing import check_ledger, recorded_calls
+from tests.services.postgres import Cluster
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "agent"
 SETTINGS = ("AGENT_", "OPENAI_", "ANTHROPIC_")
@@ -128,6 +129,43 @@ def test_killed_anywhere_it_goes_on_and_nothing_recorded_runs_again(
     assert _recorded(here, RecordKind.ABANDONED)[killed_in] >= 1, "the record does not say that it was killed"
     report = check_ledger(here / "agent_run_ledger.db")
     assert (report.runs, report.in_flight) == (2, 0)
+
+
+def test_killed_with_its_ledger_at_a_server_it_goes_on(
+    code: Path, guide: str, tmp_path: Path, postgres: Cluster
+) -> None:
+    name = postgres.new_database()
+    url = postgres.url(name)
+    assert _run(code, tmp_path, AGENT_DIES="file_issue done 1", AGENT_RUN_LEDGER_DB=url).returncode == -9
+    check_ledger(url)
+    first = _ran(tmp_path)
+    assert _guide(_run(code, tmp_path, AGENT_RUN_LEDGER_DB=url)) == guide
+    assert (_ran(tmp_path) - first)["file_issue"] == 0
+    assert len(_issues(tmp_path)) == 1, "the issue was filed twice, or not at all"
+    report = check_ledger(url)
+    assert (report.runs, report.in_flight) == (2, 0)
+    assert not (tmp_path / "agent_run_ledger.db").exists()
+    postgres.drop(name)
+
+
+def test_the_first_program_of_the_readme_has_its_ledger_where_the_environment_says(
+    root: Path, tmp_path: Path, postgres: Cluster
+) -> None:
+    name = postgres.new_database()
+    text = (root / "README.md").read_text(encoding="utf-8")
+    program = text.split("```python run\n")[1].split("```")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "AGENT_RUN_LEDGER_DB": postgres.url(name)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("<h1>Digest</h1>")
+    assert check_ledger(postgres.url(name)).results == 3
+    assert list(tmp_path.iterdir()) == []
+    postgres.drop(name)
 
 
 def test_a_model_without_its_package_says_what_to_do(code: Path, tmp_path: Path) -> None:

@@ -30,14 +30,13 @@ def query(place: Place, sql: str) -> Rows:
     """Run one question: the column names, and the rows in chunks of one consistent state.
 
     The server reads it as the question of a cursor: it is one statement, and a SELECT, VALUES or TABLE. The transaction
-    is read-only and has read before, so that no statement makes it another. Refused("not_a_read") for what would write,
+    is read-only, and from within a question nothing makes it another. Refused("not_a_read") for what would write,
     Refused("bad_sql") for what is no such question. What a function does beside the rows is for the server to forbid.
     """
     q = statements(QUERIES_FILE)
     connection = connect(replace(place, wait_s=max(place.wait_s, _WAIT_S)), readonly=True, primary=False)
     try:
         connection.execute(q["begin_read"], prepare=False)
-        connection.execute(q["select_session"], prepare=False)
         cursor = cast("psycopg.Connection[Row]", connection).cursor(name="asked")
         cursor.itersize = _CHUNK_ROWS
         cursor.execute(cast(Any, sql))

@@ -162,15 +162,7 @@ def crash_everywhere(
     which is dropped when the case holds; points of a file are not reached there. Raises CrashCheckFailed.
     """
     make = workdir_factory or (lambda: Path(tempfile.mkdtemp(prefix="arl-crash-")))
-    first_dir = make()
-    with ledger_place(first_dir, server) as place:
-        reference = run_scenario(scenario, first_dir, env={**place.env(), **(env or {})}, timeout_s=timeout_s)
-        if reference.exit is not Exit.OK:
-            raise Misuse(
-                f"{scenario} does not end well even without a kill: {reference.describe()}", code="bad_scenario"
-            )
-        check_ledger(place.named)
-    shutil.rmtree(first_dir, ignore_errors=True)
+    reference = _unkilled(scenario, make(), env=env, timeout_s=timeout_s, server=server)
     chosen = [
         KillPoint(point=point, nth=nth)
         for point in points
@@ -197,6 +189,19 @@ def crash_everywhere(
         listed = "\n".join(campaign.failures)
         raise CrashCheckFailed(f"{scenario}: {len(campaign.failures)} case(s) failed\n{listed}")
     return Summary(reached=reference.points_reached, kills=dict(kills), not_reached=ended, scenario=scenario)
+
+
+def _unkilled(
+    scenario: str, workdir: Path, *, env: Mapping[str, str] | None, timeout_s: float, server: str | None
+) -> Life:
+    """Return a life that nobody kills. Misuse where it does not end well."""
+    with ledger_place(workdir, server) as place:
+        life = run_scenario(scenario, workdir, env={**place.env(), **(env or {})}, timeout_s=timeout_s)
+        if life.exit is not Exit.OK:
+            raise Misuse(f"{scenario} does not end well even without a kill: {life.describe()}", code="bad_scenario")
+        check_ledger(place.named)
+    shutil.rmtree(workdir, ignore_errors=True)
+    return life
 
 
 def left_by_death(ledger: Path) -> tuple[frozenset[RecordedCall], tuple[str, ...]]:

@@ -18,6 +18,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from agent_run_ledger import RunLedger
 from agent_run_ledger.adapters.langchain import ledger_middleware, ledger_tool_node, wrap_chat_model
 from agent_run_ledger.adapters.recorder import Recorder
+from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing import BodyCounter
 from tests.adapters import offline
 from tests.adapters.langchain.scripted import calls, scripted
@@ -63,7 +64,7 @@ def tools(folder: Path) -> list[Any]:
 
 def agent(folder: Path) -> dict[str, Any]:
     """An agent that reads, orders and answers; it goes on from its checkpoint where there is one."""
-    with checkpointer(folder) as saver, RunLedger(db_path=folder / "ledger.db") as ledger:
+    with checkpointer(folder) as saver, RunLedger(db_path=LedgerPlace.here(folder).named) as ledger:
         graph = _graph(folder, saver)
         with ledger.run("ticket"):
             begun = graph.get_state(CONFIG).values

@@ -8,16 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from agent_run_ledger.store.ledger_place import LedgerPlace, ledger_place
 from agent_run_ledger.testing import BodyCounter, Exit, KillPoint, Point, check_ledger, recorded_calls, run_scenario
+from tests.services.postgres import Cluster
 
 PROGRAM = Path(__file__).parent / "programs.py"
 
 pytestmark = pytest.mark.fault
 
 
-def _life(folder: Path, kind: str, life: int, *, dies_in: str = "", kill_at: KillPoint | None = None) -> Exit:
-    ended = run_scenario(f"{PROGRAM}:agent", folder, life=life, env={"KIND": kind, "DIES_IN": dies_in}, kill_at=kill_at)
-    check_ledger(folder / "ledger.db")
+def _life(
+    folder: Path,
+    kind: str,
+    life: int,
+    *,
+    dies_in: str = "",
+    kill_at: KillPoint | None = None,
+    place: LedgerPlace | None = None,
+) -> Exit:
+    place = place or LedgerPlace(folder=folder)
+    env = {"KIND": kind, "DIES_IN": dies_in, **place.env()}
+    ended = run_scenario(f"{PROGRAM}:agent", folder, life=life, env=env, kill_at=kill_at)
+    check_ledger(place.named)
     if ended.exit is Exit.OK:
         assert ended.result["answer"] == "stocked up"
         assert ended.result["messages"] == 6
@@ -47,6 +59,18 @@ def test_killed_in_a_tool_it_goes_on_from_its_checkpoint(
     assert _ran(tmp_path, 2) == second
     assert _life(tmp_path, kind, 3) is Exit.OK
     assert _ran(tmp_path, 3) == Counter()
+
+
+def test_killed_in_a_tool_it_goes_on_from_its_checkpoint_with_its_ledger_at_a_server(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    with ledger_place(tmp_path, postgres.url()) as place:
+        assert _life(tmp_path, "graph", 1, dies_in="order", place=place) is Exit.KILLED
+        assert _life(tmp_path, "graph", 2, place=place) is Exit.OK
+        assert _ran(tmp_path, 2) == Counter(model=1)
+        assert _life(tmp_path, "graph", 3, place=place) is Exit.OK
+        assert _ran(tmp_path, 3) == Counter()
+    assert not (tmp_path / "ledger.db").exists()
 
 
 @pytest.mark.parametrize("nth", [2, 4, 6, 8, 10])

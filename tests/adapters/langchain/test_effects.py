@@ -41,6 +41,7 @@ from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.testing.people import People
 from tests.adapters.langchain.scripted import Scripted, calls, scripted
 from tests.adapters.langchain.subject import raw_graph
+from tests.contract.engine_kit import each_engine, new_place
 from tests.contract.target_servers import answer, serving
 
 CONFIG: Any = {"configurable": {"thread_id": "ticket"}}
@@ -54,7 +55,7 @@ class Office:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.people = People(folder / "ledger.db")
+        self.people = People(new_place(folder, "ledger.db"), folder / "trust.json")
         self.ran: list[dict[str, Any]] = []
         self.raises: BaseException | None = None
         self.asks = False
@@ -117,8 +118,8 @@ class Office:
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    yield Office(tmp_path)
-    check_ledger(tmp_path / "ledger.db")
+    yield (made := Office(tmp_path))
+    check_ledger(made.people.db_path)
 
 
 @pytest.fixture
@@ -135,6 +136,7 @@ def _given(state: Any) -> dict[str, str]:
 # -- with interrupts -----------------------------------------------------------------------------------------------
 
 
+@each_engine
 @pytest.mark.parametrize("kind", ["agent", "graph"])
 def test_it_interrupts_and_only_a_grant_in_the_ledger_lets_it_go(office: Office, saver: Any, kind: str) -> None:
     model = scripted(office.folder, calls(REFUND), "done")
@@ -232,7 +234,7 @@ def test_an_error_in_whatever_form_a_tool_gives_it_is_no_evidence(office: Office
             state={},
             runtime=cast("Any", None),
         )
-        ledger = RunLedger("ticket", office.folder / "ledger.db", effects=office.people.settings)
+        ledger = RunLedger("ticket", office.people.db_path, effects=office.people.settings)
         with ledger, pytest.raises(EffectInDoubt if granted else ApprovalPending), ledger.run():
             ToolHook(recorder, interrupts=False).call(request, lambda _: result)
         if not granted:

@@ -27,6 +27,7 @@ from agent_run_ledger.adapters.recorder import Recorder
 from agent_run_ledger.testing import check_ledger
 from tests.adapters.langchain.scripted import Scripted, calls, scripted
 from tests.adapters.langchain.subject import raw_graph
+from tests.contract.engine_kit import each_engine, new_place
 
 CONFIG: Any = {"configurable": {"thread_id": "ticket"}}
 EMAIL = ("p1", "send_email", {"to": "Ada"})
@@ -38,6 +39,7 @@ class Office:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.db = new_place(folder, "ledger.db")
         self.ran: list[str] = []
         self.asked_gate: list[str] = []
         self.said = Permission.PENDING
@@ -79,13 +81,13 @@ class Office:
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    yield Office(tmp_path)
-    check_ledger(tmp_path / "ledger.db")
+    yield (made := Office(tmp_path))
+    check_ledger(made.db)
 
 
 @pytest.fixture
 def ledger(office: Office) -> Iterator[RunLedger]:
-    with RunLedger(db_path=office.folder / "ledger.db") as ledger:
+    with RunLedger(db_path=office.db) as ledger:
         yield ledger
 
 
@@ -101,6 +103,7 @@ def _given(state: Any) -> dict[str, str]:
     return {message.tool_call_id: message.content for message in state["messages"] if message.type == "tool"}
 
 
+@each_engine
 @pytest.mark.parametrize("kind", ["agent", "graph"])
 def test_a_pending_call_interrupts_and_only_the_gate_lets_it_go(
     office: Office, ledger: RunLedger, saver: SqliteSaver, kind: str

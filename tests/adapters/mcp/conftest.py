@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_run_ledger.store import is_url
 from agent_run_ledger.testing import check_ledger
 from tests.adapters.mcp.sessions import Place
 
@@ -15,5 +16,5 @@ from tests.adapters.mcp.sessions import Place
 def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path)
     yield made
-    if made.db.exists():
+    if is_url(made.db) or made.db.exists():
         check_ledger(made.db)

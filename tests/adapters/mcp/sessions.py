@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.adapters.offline import OFFLINE
+from tests.contract.engine_kit import new_place
 
 HERE = Path(__file__).parent
 PLAIN = [*OFFLINE, str(HERE / "plain_server.py")]
@@ -26,7 +27,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.db = folder / "runs.db"
+        self.db = new_place(folder, "runs.db")
         self.log = folder / "server.log"
         self.log.touch()
 

@@ -13,6 +13,7 @@ from agent_run_ledger import RunLedger, RunState
 from agent_run_ledger.effects import ActionState
 from agent_run_ledger.testing.people import People
 from tests.adapters.mcp.sessions import PATIENCE_S, Place, Session, meta_of, text_of
+from tests.contract.engine_kit import each_engine
 
 POLICY = """
 [tools.place_order]
@@ -33,7 +34,7 @@ class Shop:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.people = People(place.db)
+        self.people = People(place.db, place.folder / "trust.json")
         self.policy = place.policy(POLICY)
 
     def session(self, *options: str, run: str = "r1", **more: Any) -> Session:
@@ -107,6 +108,7 @@ def test_a_grant_executes_once_over_repetitions_sessions_and_runs(shop: Shop) ->
     assert (shop.sent, shop.state()) == (1, ActionState.SUCCEEDED)
 
 
+@each_engine
 def test_a_grant_within_the_session_is_enough(shop: Shop) -> None:
     with shop.session("--complete") as session:
         assert meta_of(session.call("place_order", ORDER))["state"] == "pending"

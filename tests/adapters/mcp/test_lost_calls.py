@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.mcp.sessions import PATIENCE_S, Place, Session, meta_of, text_of
+from tests.contract.engine_kit import each_engine
 
 SAFE = "[tools.slow]\nsafe = true\n"
 
@@ -23,6 +24,7 @@ def _killed_within(session: Session, place: Place, tool: str) -> None:
 # -- the proxy dies ------------------------------------------------------------------------------------------------
 
 
+@each_engine
 def test_after_a_kill_in_a_call_nobody_calls_it_again(place: Place) -> None:
     with place.session() as first:
         done = first.call("echo")

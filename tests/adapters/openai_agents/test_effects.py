@@ -22,6 +22,7 @@ from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.testing.people import People
 from tests.adapters.openai_agents.fakes import FakeModel, call, text
 from tests.adapters.openai_agents.lives import RUN, Log, die, killed
+from tests.contract.engine_kit import each_engine, new_place
 
 KEY = "refund:17"
 EFFECTS = {"refund": ToolEffect(key="refund:{order}", approval="finance")}
@@ -32,7 +33,7 @@ class House:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.people = People(folder / "ledger.db")
+        self.people = People(new_place(folder, "ledger.db"), folder / "trust.json")
         self.log, self.saved = Log(folder), folder / "state.json"
         self.does = ""
         self.timeout_s: float | None = None
@@ -109,6 +110,7 @@ def house(tmp_path: Path) -> House:
     return found
 
 
+@each_engine
 def test_a_word_of_the_framework_executes_nothing(house: House) -> None:
     for _ in range(2):
         with pytest.raises(ApprovalPending) as caught:
@@ -120,6 +122,7 @@ def test_a_word_of_the_framework_executes_nothing(house: House) -> None:
     assert (house.log.take(), house.state) == ([], ActionState.PROPOSED)
 
 
+@each_engine
 @pytest.mark.parametrize("word", ["", "approve"])
 def test_a_grant_executes_once_from_the_beginning_and_from_the_state(house: House, word: str) -> None:
     house.people.grant(KEY)
