@@ -12,6 +12,7 @@ EXPECTED = (
     "no permission to mount",
     "no permission to drop privileges",
     "no permission to close a connection without a packet",
+    "no PgBouncer on this machine",
     "this platform has no ",
 )
 
