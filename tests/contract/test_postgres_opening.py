@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -205,6 +206,9 @@ def test_what_the_database_was_set_to_does_not_count(postgres: Cluster, database
     connection = store._shared.writer()._connection
     assert connection is not None
     assert connection.execute("SHOW synchronous_commit").fetchall() == [("on",)]
+    for readonly in (False, True):  # a standby answers nobody who asks for serializable reads
+        with closing(connect(store._shared.place, readonly=readonly)) as one:
+            assert one.execute("SHOW default_transaction_isolation").fetchall() == [("read committed",)]
     assert check_log(store) == 2
     store.close()
 

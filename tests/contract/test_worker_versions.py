@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -10,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger import ClassGone, Diverged, RunLedger
+from agent_run_ledger import ClassGone, Diverged, RunLedger, Unavailable
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.runs.other_program import of_other_program
+from agent_run_ledger.runs.leaving import of_other_program
 from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.worker import Told, Worker, WorkerSettings
 from tests.contract.engine_kit import each_engine, new_place
@@ -236,6 +237,41 @@ def test_a_pipeline_that_diverges_in_the_middle_is_left_as_it_stood(place: Any) 
         assert one.bind("r").execute(n=1) == 3
 
 
+def test_a_step_that_took_too_long_has_failed(place: Any) -> None:
+    """It is Uncertain what became of it, as of a store that says nothing; but nobody else comes for it later."""
+    with RunLedger(db_path=place) as ledger:
+
+        @ledger.step(timeout_s=0.01)
+        def slow() -> None:
+            goes_on.wait(30)
+
+        goes_on = threading.Event()
+        ledger.entry(name="job")(lambda: slow())
+        ledger.submit("r")
+        tally = Worker(ledger, settings=WorkerSettings(poll_s=0.02)).run(until_idle=True)
+        goes_on.set()
+        assert tally.outcomes == {"failed": 1}
+        assert ledger.bind("r").state is RunState.FAILED
+
+
+@pytest.mark.parametrize("made", ["raised from", "grouped"])
+def test_what_a_program_makes_of_a_store_that_cannot_be_asked_leaves_the_run(place: Any, made: str) -> None:
+    away = [True]
+    with RunLedger(db_path=place) as ledger:
+
+        @ledger.entry
+        def job() -> int:
+            if away and made == "grouped":
+                raise ExceptionGroup("tasks", [Unavailable("away" if away.pop() else "")])
+            if away:
+                raise RuntimeError("what a framework makes of it") from Unavailable("away" if away.pop() else "")
+            return 1
+
+        job.submit("r")
+        tally = Worker(ledger, settings=WorkerSettings(poll_s=0.02)).run(until_idle=True)
+        assert tally.outcomes == {"interrupted": 1, "completed": 1}
+
+
 def test_what_a_failure_holds_is_found_in_groups_and_causes() -> None:
     diverged, gone = Diverged("no"), ClassGone("no")
     deep = RuntimeError()
@@ -243,6 +279,7 @@ def test_what_a_failure_holds_is_found_in_groups_and_causes() -> None:
     deep.__cause__.__context__ = ExceptionGroup("two", [ValueError(), ExceptionGroup("one", [gone])])
     circle = ValueError()
     circle.__context__ = circle
-    assert of_other_program(diverged) is diverged
-    assert of_other_program(deep) is gone
-    assert of_other_program(circle) is of_other_program(None) is None
+    assert of_other_program(diverged)
+    assert of_other_program(deep)
+    assert not of_other_program(circle)
+    assert not of_other_program(None)

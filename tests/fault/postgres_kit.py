@@ -19,7 +19,6 @@ from agent_run_ledger.effects import ActionState, ActionView, DoubtBy, request_b
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.store import open_store
-from agent_run_ledger.targets import http
 from agent_run_ledger.testing import check_ledger
 from tests.contract.run_kit import records_of
 from tests.fault import postgres_hosts as hosts
@@ -170,7 +169,7 @@ def propose(url: str, *keys: str, target: str = "", end_ms: int = FOREVER_MS) ->
         for key in keys:
             body = request_bytes(Request.json("POST", "/plain/refunds", {"order": 17})) if target else hosts.BODY
             wanted = intent(body, end_ms=end_ms)
-            ready(ledger, key, replace(wanted, audience=http(target).audience) if target else wanted)
+            ready(ledger, key, replace(wanted, audience=hosts.way_to(target).audience) if target else wanted)
 
 
 def newest(url: str, key: str) -> ActionView:

@@ -86,8 +86,8 @@ class Counts:
 class RefundServer:
     """The server as a test sees it."""
 
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+        self.url = f"http://{address}:{port}"
 
     def counts(self, order: int = 17) -> Counts:
         with urllib.request.urlopen(f"{self.url}/orders/{order}", timeout=30) as answer:
@@ -109,17 +109,17 @@ class RefundServer:
 
 
 @contextmanager
-def refund_server() -> Iterator[RefundServer]:
+def refund_server(address: str = "127.0.0.1") -> Iterator[RefundServer]:
     """A server that is there within the block."""
-    with subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen([sys.executable, __file__, address], stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None
-            yield RefundServer(int(child.stdout.readline()))
+            yield RefundServer(int(child.stdout.readline()), address)
         finally:
             child.kill()
 
 
 if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refunds)
+    server = ThreadingHTTPServer((sys.argv[1], 0), Refunds)
     print(server.server_port, flush=True)
     server.serve_forever()

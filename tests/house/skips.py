@@ -11,7 +11,9 @@ import pytest
 EXPECTED = (
     "no permission to mount",
     "no permission to drop privileges",
+    "no permission to make network namespaces",
     "no permission to close a connection without a packet",
+    "no PgBouncer on this machine",
     "this platform has no ",
 )
 

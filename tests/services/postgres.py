@@ -31,6 +31,7 @@ _DEBIAN = Path("/usr/lib/postgresql")
 _NEEDED = ("initdb", "postgres")
 _STARTING_S = 60.0
 _PR_SET_PDEATHSIG = 1
+_APT = ("apt-get", "install", "-y", "-q", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold")
 
 
 def find_bin() -> Path | None:
@@ -49,9 +50,22 @@ def install() -> None:
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text("create_main_cluster = false\n", encoding="utf-8")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ("apt-get", "install", "-y", "-q", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold")
-    for arguments in (("apt-get", "update", "-q"), (*command, "postgresql")):
-        subprocess.run(arguments, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(("apt-get", "update", "-q"), env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run((*_APT, "postgresql"), env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def install_pooler() -> None:
+    """Install Debian's PgBouncer without starting the service that comes with it. Where that fails its tests skip."""
+    service = Path("/etc/systemd/system/pgbouncer.service")
+    if service.parent.is_dir() and not service.is_symlink():
+        service.symlink_to(os.devnull)  # as `systemctl mask` does
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run((*_APT, "pgbouncer"), env=environment, check=False, stdout=subprocess.DEVNULL)
+
+
+def find_pooler() -> str | None:
+    """Return where PgBouncer is."""
+    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,14 +214,16 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def main() -> None:
     """Install what is missing where that is possible, and say what there is."""
+    may_install = os.getuid() == 0 and shutil.which("apt-get") is not None
     if find_bin() is None:
-        if os.getuid() == 0 and shutil.which("apt-get"):
-            print("PostgreSQL: installing Debian's, about half a minute ...", flush=True)
-            install()
-        else:
+        if not may_install:
             print(f"PostgreSQL: {MISSING}")
             return
-    print(f"PostgreSQL: {find_bin()}")
+        print("PostgreSQL: installing Debian's, about half a minute ...", flush=True)
+        install()
+    if find_pooler() is None and may_install:
+        install_pooler()
+    print(f"PostgreSQL: {find_bin()}; PgBouncer: {find_pooler() or 'none, its tests are skipped'}")
 
 
 if __name__ == "__main__":

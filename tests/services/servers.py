@@ -75,9 +75,10 @@ class Server:
         if self._who:
             os.chown(folder, self._who["user"], self._who["group"])
 
-    def initialise(self) -> None:
-        """Make its files."""
-        self._run("initdb", "-D", str(self.data), "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+    def initialise(self, *more: str) -> None:
+        """Make its files; `more`: what else initdb is told."""
+        way = ("-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "-N", *more)
+        self._run("initdb", "-D", str(self.data), *way)
         (self.data / "pg_hba.conf").write_text(_HBA, encoding="ascii")
 
     def follow(self, primary: Server) -> None:
@@ -103,6 +104,12 @@ class Server:
                 **self._who,
             )  # fmt: skip
         eventually(self._answers, lambda: f"PostgreSQL did not start\n{self.log()[-2_000:]}", within_s=STARTING_S)
+
+    def until_it_fell(self) -> None:
+        """Wait until it has ended by itself."""
+        assert self._process is not None
+        self._process.wait(STARTING_S)
+        self._process = None
 
     def ask_to_stop(self, way: Stop) -> None:
         """Ask it to stop; a smart stop waits for whoever is connected."""

@@ -32,9 +32,9 @@ from agent_run_ledger.runs.history import Fate, Found, History
 from agent_run_ledger.runs.journal import Batch, Journal
 from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.leaf_check import check_against_leaf
+from agent_run_ledger.runs.leaving import is_left
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.opened_run import OpenedRun
-from agent_run_ledger.runs.other_program import is_others
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
 from agent_run_ledger.runs.stopped import stopped
 from agent_run_ledger.runs.tools import outcome_unknown
@@ -292,7 +292,7 @@ class DynamicSession:
 
         An Exception makes the run failed (Pending, or a group of nothing but such: suspended); what is none (an
         interrupt, a cancellation) leaves it as it is: the next attempt finds what was open. So does, for a run in a
-        queue, what says that it is another program's.
+        queue, what is no failure of its own (see `leaving`).
         """
         halted = self._commits.halted or next(iter(self.waiting.values()), None)
         failure = error if error is not None else halted
@@ -318,7 +318,7 @@ class DynamicSession:
             self._ended.wait_for(lambda: not self._ending)
 
     def _end(self, failure: BaseException | None) -> None:
-        if isinstance(failure, Superseded) or is_others(self.opened.row.queue, failure, self._commits.halted):
+        if isinstance(failure, Superseded) or is_left(self.opened.row.queue, failure, self._commits.halted):
             return
         self._shut()
         with self._lock:

@@ -25,7 +25,7 @@ from agent_run_ledger.runs.bodies import Call, Outcome, Todo
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import ending_of, may_try_again
 from agent_run_ledger.runs.journal import STOPPED, Batch, Journal, Started, Written
-from agent_run_ledger.runs.other_program import is_others
+from agent_run_ledger.runs.leaving import is_left
 from agent_run_ledger.runs.parents import Parent
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
@@ -158,7 +158,7 @@ class Pipeline:
     def _fail(self, error: Exception, step_name: str) -> None:
         if self._failure is None:
             self._failure, self._failed_at = error, step_name
-            self._stopped = self._stopped or is_others(self._journal.queue, error)
+            self._stopped = self._stopped or is_left(self._journal.queue, error)
             if step_name and not isinstance(error, LedgerError):
                 error.add_note(
                     f"raised by step {step_name!r} of run {self._journal.run_id!r}; the next execute goes on from here"
@@ -184,7 +184,7 @@ class Pipeline:
     def _proceed(self, batch: Batch) -> Todo:
         launch = self._choose(batch)
         if self._stopped:
-            pass  # what was decided stands, or it is another program's run: it is no end of ours
+            pass  # what was decided stands, or the run is left: it is no end of ours
         elif self._failure is not None and not self._running:
             waits = pending_of(self._failure)
             batch.end_state = RunState.FAILED if waits is None else RunState.SUSPENDED

@@ -150,6 +150,7 @@ def _options(place: Place, *, readonly: bool) -> str:
         "idle_in_transaction_session_timeout": str(_LONGER * wait_ms),
         "client_min_messages": "warning",
         "default_transaction_read_only": "on" if readonly else "off",
+        "default_transaction_isolation": "read\\ committed",
         "jit": "off",
     }
     if "synchronous_commit" not in given:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, Unavailable, Uncertain
+from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, StepTimeout
 from agent_run_ledger.ledger.run_ledger import RunLedger
-from agent_run_ledger.runs.other_program import of_other_program
+from agent_run_ledger.runs.leaving import of_other_program, of_store
 from agent_run_ledger.runs.submit import Submission
 
 
@@ -15,8 +15,8 @@ class Outcome(StrEnum):
     """What became of a run that a worker took.
 
     WAITS: it is suspended. FAILED: the program raised, and the record says so. ELSEWHERE: somebody else has it.
-    INTERRUPTED: the store could not be reached or asked, and the run stands where it was. REFUSED: it cannot be begun
-    or gone on with as it is, by this program; one that is another program's stands where it was.
+    INTERRUPTED: the store, or what a step asked, could not be asked, and the run stands where it was. REFUSED: it
+    cannot be begun or gone on with as it is, by this program; one that is another program's stands where it was.
     """
 
     COMPLETED = "completed"
@@ -35,13 +35,18 @@ def carry(ledger: RunLedger, submission: Submission) -> tuple[Outcome, BaseExcep
         return Outcome.ELSEWHERE, error
     except Pending as error:
         return Outcome.WAITS, error
-    except (Unavailable, Uncertain) as error:
-        return Outcome.INTERRUPTED, error
-    except LedgerError as error:
-        return Outcome.REFUSED, error
     except Exception as error:
-        return Outcome.REFUSED if of_other_program(error) else Outcome.FAILED, error
+        return _fate(error), error
     return Outcome.COMPLETED, None
+
+
+def _fate(error: Exception) -> Outcome:
+    if of_other_program(error):
+        return Outcome.REFUSED
+    if of_store(error):
+        return Outcome.INTERRUPTED
+    refused = isinstance(error, LedgerError) and not isinstance(error, StepTimeout)
+    return Outcome.REFUSED if refused else Outcome.FAILED
 
 
 def _call(ledger: RunLedger, submission: Submission) -> Any:
