@@ -129,6 +129,23 @@ def test_connections_that_died_between_two_uses_are_replaced_without_a_word(
     lock.release()
 
 
+@pytest.mark.parametrize("ask", [True, False])
+def test_a_lock_that_was_lost_with_its_connection_is_not_told_as_held(
+    postgres: Cluster, store: PostgresStore, ask: bool
+) -> None:
+    lost = store.lock_run("r")
+    postgres.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{_database(store)}'")
+    if ask:
+        assert not store.is_run_live("r")
+    again = store.lock_run("r")
+    assert again is not None
+    assert store.is_run_live("r")
+    for lock in (lost, again):
+        if lock is not None:
+            lock.release()
+    assert not store.is_run_live("r")
+
+
 def test_a_commit_whose_reply_is_lost_is_found(remote: PostgresStore, path: Relay) -> None:
     row, called = begin(remote), []
     do_step(remote, row, 1)

@@ -33,9 +33,6 @@ class Info(Protocol):
     @property
     def backend_pid(self) -> int: ...  # noqa: D102
 
-    @property
-    def transaction_status(self) -> TransactionStatus: ...  # noqa: D102
-
 
 class Connection(Protocol):
     """See psycopg.Connection."""
@@ -96,7 +93,7 @@ class _Bounded(psycopg.Connection[Row]):
     @property
     def is_idle(self) -> bool:
         """See Connection.is_idle."""
-        return self.session.is_clean and self.pgconn.transaction_status == TransactionStatus.IDLE
+        return self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def batch(self) -> Batch:
         """See Connection.batch."""

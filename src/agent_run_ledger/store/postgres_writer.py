@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
 from agent_run_ledger import probes
 from agent_run_ledger.errors import LedgerError, Misuse, Tampered, Unavailable, Uncertain
@@ -334,11 +333,8 @@ class PostgresWriter:
             return
         if connection.is_idle:
             return
-        if connection.info.transaction_status is TransactionStatus.ACTIVE:  # an interrupt left it in an answer's middle
-            self._drop()
-            return
         try:
-            connection.execute(self._q["rollback"], prepare=False)
+            connection.ask(self._q["rollback"])
         except psycopg.Error:
             self._drop()
 
