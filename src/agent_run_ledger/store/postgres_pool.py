@@ -13,7 +13,7 @@ from agent_run_ledger.errors import Misuse, Unavailable
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.postgres import Place, connect
 from agent_run_ledger.store.postgres_driver import Connection
-from agent_run_ledger.store.postgres_failures import translated
+from agent_run_ledger.store.postgres_failures import is_lost, translated
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class ReadingPool:
                 try:
                     return self._run(kept, fn)
                 except psycopg.Error as error:
-                    if not kept.closed:
+                    if not is_lost(error):
                         raise translated(error, location) from error
             return self._run(connect(self._place, readonly=True, primary=self.primary), fn)
         except psycopg.Error as error:
