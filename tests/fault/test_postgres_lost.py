@@ -18,6 +18,8 @@ from agent_run_ledger.runs.batches import Batch
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.opened_run import SCOPE_KEY
 from agent_run_ledger.runs.operate import decide
+from agent_run_ledger.store.postgres_driver import Connection
+from agent_run_ledger.store.postgres_failures import is_lost, is_refusal
 from agent_run_ledger.store.postgres_store import open_postgres
 from agent_run_ledger.store.postgres_writer import PostgresWriter
 from agent_run_ledger.testing import check_ledger
@@ -142,6 +144,25 @@ def test_a_commit_is_looked_for_until_its_server_is_there_again(server: Server, 
     store.close()
 
 
+def test_only_what_the_session_outlives_is_a_refusal(server: Server) -> None:
+    """By what the server says: an error of a statement, the end of a session, and a value that it never got."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        said = list[psycopg.Error]()
+        asked: list[tuple[str, tuple[object, ...]]] = [
+            ("SELECT 1 / 0", ()),
+            ("SELECT %s::text", ("a\0b",)),
+            ("SELECT pg_terminate_backend(pg_backend_pid())", ()),
+            ("SELECT 1", ()),
+        ]
+        for sql, values in asked:
+            with pytest.raises(psycopg.Error) as caught:
+                connection.execute(sql, values)
+            said.append(caught.value)
+    assert said[2].sqlstate == "57P01"
+    assert [is_refusal(error) for error in said] == [True, False, False, False]
+    assert [is_lost(error) for error in said] == [False, False, True, True]
+
+
 # -- an attempt -------------------------------------------------------------------------------------------------------
 
 
@@ -211,6 +232,37 @@ def test_an_attempt_whose_recorded_value_was_lost_does_not_go_on_with_it(server:
     again.end(again.begin())
     again.fail()
     assert len(records_of(ledger, RecordKind.RESULT)) == 1
+
+
+# -- readers ----------------------------------------------------------------------------------------------------------
+
+
+def test_readers_go_with_the_writer_to_another_server(server: Server, url: str) -> None:
+    """Those that are free, and those that somebody uses meanwhile: the old server may still answer them."""
+    store = open_postgres(url, create=True)
+    pool = store._shared.pool
+    pid = lambda: pool.use(lambda connection: connection.info.backend_pid)  # noqa: E731
+
+    def move() -> None:
+        connection = store._shared.writer()._connection
+        assert connection is not None
+        server.run(f"SELECT pg_terminate_backend({connection.info.backend_pid}, 5000)")
+        store.transact(op(), lambda tx: begin_in(tx, f"r{len(seen)}"))
+
+    seen = [pid()]
+    assert pid() == seen[0], "it is kept while nothing happens"
+    move()
+    seen.append(pid())
+
+    def read(connection: Connection) -> int:
+        move()
+        return connection.info.backend_pid
+
+    assert pool.use(read) == seen[1]
+    seen.append(pid())
+    assert len(set(seen)) == 3
+    assert check_log(store) == 3
+    store.close()
 
 
 # -- an older copy ----------------------------------------------------------------------------------------------------

@@ -45,14 +45,23 @@ _LOOK_AT_LEAST_S = 0.5
 class PostgresWriter:
     """See ports.Store.transact. Threads are served in the order they come, processes by the row lock on the head.
 
-    The connection is the one that the store was opened with, and a new one after it was lost.
+    The connection is the one that the store was opened with, and a new one after it was lost: `moved` is told of that.
     """
 
-    def __init__(self, place: Place, log_id: bytes, clock: Clock | None, connection: Connection) -> None:
+    def __init__(
+        self,
+        place: Place,
+        log_id: bytes,
+        clock: Clock | None,
+        connection: Connection,
+        *,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
         self.log_id = log_id
         self.lock = _turns.of(log_id)
         self._place = place
         self._clock = clock
+        self._moved = moved
         self._q = statements(QUERIES_FILE)
         self._connection: Connection | None = connection
         self._warnings: list[str] = []
@@ -334,6 +343,7 @@ class PostgresWriter:
             self._connection = connect(self._place)
             self._connection.add_notice_handler(self._note)
             self._known.connected()
+            self._moved()
         return self._connection
 
     def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
