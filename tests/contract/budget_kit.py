@@ -15,10 +15,11 @@ from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.kernel.usage import Usage, usage_bytes
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.attempt import Attempt, Definition, open_attempt
+from agent_run_ledger.runs.batches import Batch, Started, Written
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import Ending
 from agent_run_ledger.runs.inputs import Inputs
-from agent_run_ledger.runs.journal import Batch, Journal, Started, Written
+from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.stopped import stopped
 from agent_run_ledger.store import postgres_writer
 
@@ -53,6 +54,7 @@ class Hand:
         within: Hand | RunRow | None = None,
         budgets: Mapping[str, Budget] | None = None,
         takeover: bool = False,
+        dynamic: Mapping[str, object] | None = None,
     ) -> None:
         context = ledger._opened.context()
         parent = within.attempt.row if isinstance(within, Hand) else within
@@ -62,6 +64,7 @@ class Hand:
             max_parallel=1,
             parent_row_id=None if parent is None else parent.row_id,
             budgets=budgets or {},
+            dynamic=dynamic,
         )
         inputs = Inputs({}, limit_bytes=LIMIT_BYTES)
         opened = open_attempt(context, run_id, inputs=inputs, definition=definition, takeover=takeover)

@@ -13,10 +13,11 @@ from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.scopes import ROOT, branch_scope, call_scope, keyed_scope
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.attempt import Attempt, Context, Definition, open_attempt
+from agent_run_ledger.runs.batches import Batch, Started
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import Ending
 from agent_run_ledger.runs.inputs import Inputs
-from agent_run_ledger.runs.journal import Batch, Journal, Started
+from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.resolve import Finding, Outcome, Resolved, resolve_call
 from agent_run_ledger.runs.usage import noted_usage
 from agent_run_ledger.store import open_sqlite

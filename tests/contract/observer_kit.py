@@ -12,7 +12,8 @@ import pytest
 from agent_run_ledger import RunLedger
 from agent_run_ledger.kernel.notices import CallBegun, Notice
 from agent_run_ledger.kernel.usage import Usage, usage_bytes
-from agent_run_ledger.runs.journal import Concluded, Journal
+from agent_run_ledger.runs.batches import Concluded
+from agent_run_ledger.runs.journal import Journal
 
 
 class Keeper:

@@ -13,8 +13,9 @@ import pytest
 from agent_run_ledger import LoopDetected, Misuse, Run, RunLedger, Unavailable
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.runs import breaker
+from agent_run_ledger.runs.batches import Batch, Written
 from agent_run_ledger.runs.breaker import Bench
-from agent_run_ledger.runs.journal import Batch, Journal, Written
+from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.testing import check_ledger
 from tests.contract.breaker_kit import NUDGE, TOO_LARGE, Agent, Died, die_after, judged, levels, times
 from tests.contract.run_kit import operate

@@ -25,8 +25,8 @@ from agent_run_ledger.kernel.counters import Counters
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunEvent
 from agent_run_ledger.kernel.usage import Usage
+from agent_run_ledger.runs.batches import Batch
 from agent_run_ledger.runs.budgets import read_counters
-from agent_run_ledger.runs.journal import Batch
 from agent_run_ledger.runs.operate import decide
 from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.testing.budget_check import budget_problems

@@ -109,7 +109,7 @@ def test_a_run_that_is_completed_without_what_it_waited_for_has_called_it() -> N
 
 
 def test_what_one_end_says_of_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_run_ledger.runs.journal.MOST_WAITS", 2)
+    monkeypatch.setattr("agent_run_ledger.runs.batches.MOST_WAITS", 2)
     with desk() as at:
         with pytest.raises(ApprovalPending):
             start(at, one_after_the_other)

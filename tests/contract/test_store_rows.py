@@ -122,16 +122,18 @@ def test_the_standing_of_a_run_is_what_its_row_says_inside_the_transaction_too(s
     row = begin(store)
 
     def quarantine(tx: Tx) -> None:
-        assert tx.standing(row.row_id) == (1, RunState.RUNNING, "")
+        assert tx.standing(row.row_id) == (1, RunState.RUNNING, "", row.run_uid)
         _update(tx, row, RunState.QUARANTINED, 2)
         tx.add_change(Change(type="run", id=row.run_uid, old="running", new="quarantined", generation=2))
-        assert tx.standing(row.row_id) == RunStanding(generation=2, state=RunState.QUARANTINED, reason="why")
+        assert tx.standing(row.row_id) == RunStanding(
+            generation=2, state=RunState.QUARANTINED, reason="why", run_uid=row.run_uid
+        )
         raise _Enough
 
     with pytest.raises(_Enough):
         store.transact(op(), quarantine)
     standing = store.transact(op(), lambda tx: tx.standing(row.row_id))
-    assert standing == (row.generation, row.state, row.reason)
+    assert standing == (row.generation, row.state, row.reason, row.run_uid)
     assert isinstance(standing.state, RunState)
 
 

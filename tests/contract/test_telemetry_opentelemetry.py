@@ -22,7 +22,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from agent_run_ledger import Misuse, Pending, RunLedger, StepTimeout, Unavailable
 from agent_run_ledger.kernel.usage import Usage
-from agent_run_ledger.runs.journal import Batch, Journal, Written
+from agent_run_ledger.runs.batches import Batch, Written
+from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.telemetry import OpenTelemetry
 from agent_run_ledger.telemetry import opentelemetry as observer_module
 from tests.contract.observer_kit import let_pay, two_steps

@@ -11,10 +11,10 @@ import pytest
 
 from agent_run_ledger import Uncertain
 from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.runs.batches import Batch, Started, Written
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.handed_out import HandedOut
-from agent_run_ledger.runs.journal import Batch, Started, Written
 
 IDENTITY = CallIdentity(name="pay", fingerprint=b"f", arguments={}, environment={}, version="1")
 

@@ -51,6 +51,7 @@ class RunStanding(NamedTuple):
     generation: int
     state: RunState
     reason: str
+    run_uid: bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,6 +173,11 @@ class Tx(Protocol):
         """Unix milliseconds, read after the locks were taken; never below an earlier transaction's."""
         ...
 
+    @property
+    def session(self) -> int:
+        """A number that is another one after the store lost what this process had committed with `sync=False`."""
+        ...
+
     def find_run(self, run_id: str) -> RunRow | None:
         """Return the run with this run_id as the transaction sees it."""
         ...
@@ -181,7 +187,7 @@ class Tx(Protocol):
         ...
 
     def standing(self, row_id: int) -> RunStanding:
-        """Return generation, state and reason of a run, as get_run would; a missing one must raise Tampered."""
+        """Return generation, state, reason and uid of a run, as get_run would; a missing one must raise Tampered."""
         ...
 
     def insert_run(

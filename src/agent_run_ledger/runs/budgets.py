@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -113,10 +113,17 @@ class Accounts:
             exceeded = counters.refusal(reserve, now_ms)
             if exceeded is not None:
                 return Excess(row_id=row_id, tool=tool, exceeded=exceeded)
-        for _, _, counters in mine:
-            counters.begin(reserve, now_ms)
-        self._changed = True
+        self._count(mine, reserve)
         return None
+
+    def count(self, name: str, reserve: Reserve | None) -> None:
+        """Count and reserve a call whose start was lost: it began, whatever the limits say now."""
+        self._count(list(self._of(name)), reserve)
+
+    def _count(self, mine: Iterable[tuple[int, str, Counters]], reserve: Reserve | None) -> None:
+        for _, _, counters in mine:
+            counters.begin(reserve, self._tx.now_ms)
+        self._changed = True
 
     def settle(self, record: Record, reserve: Reserve | None) -> None:
         """Put what a call used in the place of what it had reserved."""

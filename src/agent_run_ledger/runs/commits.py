@@ -19,9 +19,10 @@ from agent_run_ledger.errors import (
     Uncertain,
 )
 from agent_run_ledger.kernel.record import Record
+from agent_run_ledger.runs.batches import Batch, Started, Waits, Written, left_waiting
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.history import History
-from agent_run_ledger.runs.journal import Batch, Journal, Started, Waits, Written, left_waiting
+from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.opened_run import OpenedRun
 

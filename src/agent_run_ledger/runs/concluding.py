@@ -15,13 +15,13 @@ from agent_run_ledger.kernel.loops import Level
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.runs.abandoned import BESIDE, EFFECT
 from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.batches import Batch, Concluded, Loop, Started, Waits, Written
 from agent_run_ledger.runs.bodies import Outcome
 from agent_run_ledger.runs.breaker import VERDICT, Breaker, Judged, decision, nudge
 from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed_warning
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.endings import Ending, ending_of, may_try_again
 from agent_run_ledger.runs.history import History
-from agent_run_ledger.runs.journal import Batch, Concluded, Loop, Started, Waits, Written
 from agent_run_ledger.runs.nudges import Nudges
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
 from agent_run_ledger.runs.steps import Step

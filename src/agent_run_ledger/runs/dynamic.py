@@ -18,6 +18,7 @@ from agent_run_ledger.ports import RecordKey
 from agent_run_ledger.ports.effect_steps import Effects
 from agent_run_ledger.runs.arguments import bind_arguments, call_key
 from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.batches import Batch
 from agent_run_ledger.runs.bodies import Call, OffLoop, Outcome
 from agent_run_ledger.runs.breaker import TURN
 from agent_run_ledger.runs.called_steps import CalledSteps
@@ -29,7 +30,7 @@ from agent_run_ledger.runs.divergence import difference_from, diverged_call
 from agent_run_ledger.runs.drivers import drive
 from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.history import Fate, Found, History
-from agent_run_ledger.runs.journal import Batch, Journal
+from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.later import CallKey
 from agent_run_ledger.runs.leaf_check import check_against_leaf
 from agent_run_ledger.runs.leaving import is_left

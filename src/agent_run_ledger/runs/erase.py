@@ -17,6 +17,7 @@ from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, PARENT_KEY, Context,
 from agent_run_ledger.runs.differences import is_text
 from agent_run_ledger.runs.leaf_check import check_against_leaf
 from agent_run_ledger.runs.operate import decide, no_run
+from agent_run_ledger.runs.other_run import store_replaced
 
 BATCH_RECORDS = 1_000
 BATCH_BYTES = 16 << 20
@@ -255,15 +256,17 @@ def _commit(context: Context, plan: Plan, act: Act, batch: _Batch) -> None:
         encoding=packed.encoding,
         payload=packed.payload,
     )
-    context.store.transact(context.entropy.uuid7(), lambda tx: _write(tx, plan, batch.ids, draft))
+    context.store.transact(context.entropy.uuid7(), lambda tx: _write(tx, context.store, plan, batch.ids, draft))
 
 
 def _uid_hex(reader: Reader, row_id: int | None) -> str | None:
     return None if row_id is None else reader.get_run(row_id).run_uid.hex()
 
 
-def _write(tx: Tx, plan: Plan, record_ids: Sequence[int], draft: Record) -> None:
+def _write(tx: Tx, store: Store, plan: Plan, record_ids: Sequence[int], draft: Record) -> None:
     row = tx.get_run(plan.row.row_id)
+    if row.run_uid != plan.row.run_uid:
+        raise store_replaced(store, plan.row)
     if row.generation != plan.row.generation:
         raise RunBusy(
             f"run {row.run_id!r} was taken over while it was erased", hint="end that attempt, and erase again"

@@ -20,6 +20,7 @@ from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.leaf_check import record_of_run
 from agent_run_ledger.runs.opened_run import SCOPE_KEY
 from agent_run_ledger.runs.operate import no_run
+from agent_run_ledger.runs.other_run import store_replaced
 from agent_run_ledger.runs.prefix import FORK_KEY, Prefix, prefix_in
 
 
@@ -163,6 +164,8 @@ def _commit(context: Context, parent: _Parent, new_run_id: str, prefix: Prefix, 
         if tx.find_run(new_run_id) is not None:
             taken = f"there is already a run {new_run_id!r}"
             raise Refused(taken, code="run_exists", hint="give the fork another run id")
+        if tx.standing(parent.row.row_id).run_uid != parent.row.run_uid:
+            raise store_replaced(context.store, parent.row)
         begun = parent.row.start_record_id
         if begun is not None and context.store.reader().record(begun).erased:  # since we read it
             raise _erased(parent.row.run_id)

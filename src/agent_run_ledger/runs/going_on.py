@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_run_ledger.errors import LedgerError, Misuse, Superseded
 from agent_run_ledger.kernel.states import RunState
-from agent_run_ledger.runs.journal import STOPPED
+from agent_run_ledger.runs.batches import STOPPED
 from agent_run_ledger.runs.stopped import stopped_error
 
 if TYPE_CHECKING:

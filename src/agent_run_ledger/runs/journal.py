@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
 from agent_run_ledger import codecs
 from agent_run_ledger.errors import Superseded
@@ -17,11 +17,14 @@ from agent_run_ledger.ports import InFlight, Question, RunRow, Tx
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.attempt import MAX_STORED_BYTES, Attempt, Context
+from agent_run_ledger.runs.batches import STOPPED, Above, Batch, Concluded, Loop, Started, Waits, Written, waits_of
 from agent_run_ledger.runs.budgets import BUDGET, Accounts, Excess, ancestors, read_counters
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import Ending
 from agent_run_ledger.runs.leaf_check import load_value
+from agent_run_ledger.runs.loose import Loose
 from agent_run_ledger.runs.operate import quarantine
+from agent_run_ledger.runs.other_run import store_replaced
 from agent_run_ledger.runs.reasons import BREAKER
 from agent_run_ledger.runs.watch import Watch
 
@@ -30,121 +33,6 @@ NEW_STATE = {
     RecordKind.ERROR: CallState.FAILED,
     RecordKind.RESCUED: CallState.RESCUED,
 }
-
-STOPPED = frozenset((RunState.QUARANTINED, RunState.CANCELLED))
-"""States of a run, or of one that it is within, in which nothing may start."""
-
-MOST_WAITS: Final = 10_000
-"""How many calls that waited one END names; what is beyond them counts in the budgets."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Started:
-    """A call that is running: where its mark stands, its step's place in the plan, and since when.
-
-    `repeatable`: whether it may run again where nothing says how it ended. `after`: the latest record of the run when
-    it was started, 0 where nobody asks. `reserve`: what it may use, as its step declares. `taken`: the chunks that were
-    taken of a stream which was left. `called`: its body called steps, raised, and may not run again.
-    """
-
-    lane: int
-    index: int
-    identity: CallIdentity
-    tries: int
-    at_ms: int
-    repeatable: bool = True
-    kept_elsewhere: bool = False
-    after: int = 0
-    taken: codecs.Packed | None = None
-    called: bool = False
-    reserve: Reserve | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Concluded:
-    """A call that ended, with the record that says how."""
-
-    started: Started
-    record: Record
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
-    """A loop that the breaker found: the reason of the QUARANTINE, and what its DECISION keeps beside it."""
-
-    reason: str
-    content: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """A call that waited, by its record and its step, which no budget counts: the next attempt makes it again.
-
-    `left`: nobody concluded it, and its record says that nobody knows how it ended. `reserve`: what it had reserved.
-    """
-
-    record_id: int
-    name: str
-    left: bool = False
-    reserve: Reserve | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Batch:
-    """What one commit is to write. `end` builds the END content from the record ids of `concluded`.
-
-    `values` are results without a start of their own; `abandoned` are calls that nobody will conclude any more.
-    `loop`: the run is to be put into QUARANTINE for one, and how its reason and its decision say so. `waits`: the
-    calls that the run which ends waits for, and makes again.
-    """
-
-    concluded: list[Concluded] = field(default_factory=list[Concluded])
-    starts: list[Started] = field(default_factory=list[Started])
-    values: Sequence[Record] = ()
-    abandoned: Sequence[Started] = ()
-    loop: Loop | None = None
-    end_state: RunState | None = None
-    end_reason: str = ""
-    end: Callable[[Sequence[int]], dict[str, object]] | None = None
-    waits: Sequence[Waits] = ()
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to write."""
-        return not (self.concluded or self.starts or self.values or self.abandoned) and self.end_state is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Above:
-    """A run that the attempt's run is within, and that lets nothing start any more: it was stopped, or its budget."""
-
-    run_id: str
-    state: RunState
-    reason: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Written:
-    """What a commit wrote, and the run's state as it was found under the lock, or as the commit left it.
-
-    `record_ids` are those of `concluded`, `value_ids` of `values`, `left_ids` of `abandoned`, `end_id` of
-    the end, 0 for none. Of the starts only the first `started` were recorded: the others' bodies must not run (see
-    `stopped.stopped`).
-    """
-
-    state: RunState
-    reason: str
-    record_ids: tuple[int, ...]
-    value_ids: tuple[int, ...] = ()
-    left_ids: tuple[int, ...] = ()
-    end_id: int = 0
-    started: int = 0
-    above: Above | None = None
-
-    @property
-    def last_id(self) -> int:
-        """The highest record id of these, 0 for none."""
-        return max((*self.value_ids, *self.record_ids, *self.left_ids, self.end_id))
 
 
 class Journal:
@@ -170,6 +58,7 @@ class Journal:
         self.limited = frozenset(tool for tool, kept in budgets.items() if read_counters(kept, tool).limits is not None)
         own = (attempt.row.row_id,) if budgets else ()  # only a START could add one
         self._known: dict[bytes, Counters] = {}
+        self._loose = Loose(context.store.location, attempt.row)
         self._accounted = own + self._above  # one above may get a budget at any time
         self._asked_first = [Question("standing", self.row_id), *(Question("budgets", one) for one in self._accounted)]
 
@@ -250,6 +139,7 @@ class Journal:
         written = transact(
             self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced, first=self._asked_first
         )
+        self._loose.committed(written, sync=synced)
         reach("record.after")
         return written
 
@@ -281,6 +171,8 @@ class Journal:
     def _write(self, tx: Tx, batch: Batch, macs: list[bytes]) -> Written:
         mine = self._row
         standing = tx.standing(mine.row_id)
+        if standing.run_uid != mine.run_uid:
+            raise store_replaced(self._context.store, mine)
         if standing.generation != mine.generation:
             raise Superseded(
                 f"attempt {mine.attempt} of run {mine.run_id!r} was taken over by generation {standing.generation}",
@@ -290,6 +182,8 @@ class Journal:
         if not live:
             self._refuse_erased(tx, batch)
         accounts = Accounts(tx, self._accounted, self._known) if self._accounted else None
+        ending = (*(item.started for item in batch.concluded), *batch.abandoned)
+        self._loose.put_back(tx, ending, self._in_flight, lambda: self._add_start(tx), accounts, live=live)
         value_ids = [self._add_value(tx, record) for record in batch.values] if live else []
         record_ids = [self._add(tx, item, mac) for item, mac in zip(batch.concluded, macs, strict=True)]
         lanes = {item.started.lane for item in batch.concluded}
@@ -302,6 +196,7 @@ class Journal:
             record_ids=tuple(record_ids),
             value_ids=tuple(value_ids),
             left_ids=tuple(left_ids),
+            session=tx.session,
         )
         if live and batch.starts:
             self._begin(tx, batch.starts, accounts, written)
@@ -314,12 +209,12 @@ class Journal:
         if accounts is not None:
             if ends:
                 accounts.pass_time()
-                for waits in _waits_of(batch, left_ids):
+                for waits in waits_of(batch, left_ids):
                     accounts.take_back(waits.name, left=waits.left, reserve=waits.reserve)
             accounts.write()
         if ends:
             row = replace(mine, state=standing.state, reason=standing.reason)  # under one generation the rest stays
-            written.end_id = self._end(tx, row, batch, record_ids, _waits_of(batch, left_ids))
+            written.end_id = self._end(tx, row, batch, record_ids, waits_of(batch, left_ids))
             written.state = batch.end_state or written.state
         return written
 
@@ -436,8 +331,12 @@ class Journal:
         )
 
     def _mark(self, tx: Tx, start: Started) -> None:
-        mine = self._row
+        start.session = tx.session
         tx.put_in_flight(self._in_flight(start))
+        self._add_start(tx)
+
+    def _add_start(self, tx: Tx) -> None:
+        mine = self._row
         tx.add_change(
             Change(type="step", id=mine.run_uid, old=CallState.NONE, new=CallState.STARTED, generation=mine.generation)
         )
@@ -475,17 +374,3 @@ class Journal:
             end_record_id=record_id,
         )
         return record_id
-
-
-def left_waiting(start: Started, record_id: int) -> Waits:
-    """Return what is noted of a call of an effect that was left, by the record that says so."""
-    return Waits(record_id=record_id, name=start.identity.name, left=True, reserve=start.reserve)
-
-
-def _waits_of(batch: Batch, left_ids: Sequence[int]) -> Sequence[Waits]:
-    """Return the waits of a run that is not completed, with what is left at its very end; at most `MOST_WAITS`."""
-    if batch.end_state is RunState.COMPLETED:
-        return ()
-    left = zip(batch.abandoned, left_ids, strict=True)
-    here = [left_waiting(start, record_id) for start, record_id in left if start.kept_elsewhere]
-    return [*batch.waits, *here][:MOST_WAITS]

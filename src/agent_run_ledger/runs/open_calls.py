@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_run_ledger.runs.batches import Started
 from agent_run_ledger.runs.bodies import Call
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.frames import Equal, Frame
-from agent_run_ledger.runs.journal import Started
 from agent_run_ledger.runs.steps import Step
 
 

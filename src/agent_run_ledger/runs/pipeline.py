@@ -21,10 +21,11 @@ from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.attempt import Context
+from agent_run_ledger.runs.batches import STOPPED, Batch, Started, Written
 from agent_run_ledger.runs.bodies import Call, Outcome, Todo
 from agent_run_ledger.runs.calls import CallIdentity
 from agent_run_ledger.runs.endings import ending_of, may_try_again
-from agent_run_ledger.runs.journal import STOPPED, Batch, Journal, Started, Written
+from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaving import is_left
 from agent_run_ledger.runs.parents import Parent
 from agent_run_ledger.runs.recorded import Begun, Recorded

@@ -6,8 +6,8 @@ from typing import Final
 
 from agent_run_ledger.errors import BudgetExceeded, LedgerError, LoopDetected, RunCancelled, RunQuarantined
 from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.runs.batches import STOPPED, Above, Written
 from agent_run_ledger.runs.budgets import is_for_budget, way_on
-from agent_run_ledger.runs.journal import STOPPED, Above, Written
 from agent_run_ledger.runs.reasons import is_for_loop
 
 _KEPT: Final = "the results of bodies that ran are kept as evidence"

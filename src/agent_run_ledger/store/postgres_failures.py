@@ -47,6 +47,7 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _POOLER = re.compile(r"unsupported startup parameter")
 _LONGEST = 300
+_ERROR = "ERROR"
 
 
 def translated(error: psycopg.Error, location: str) -> LedgerError:
@@ -62,6 +63,22 @@ def translated(error: psycopg.Error, location: str) -> LedgerError:
     if rule is None:
         return Unavailable(f"{location} could not be used: {said}", code="store_failed")
     return _by_rule(rule, location, said)
+
+
+def is_refusal(error: psycopg.Error) -> bool:
+    """Return whether the server refused a statement and the session goes on: nothing of its transaction lands.
+
+    All else says nothing of a COMMIT that was sent. A session that somebody ends (57P01, FATAL) may be ended behind it,
+    and the connection need not look closed by then.
+    """
+    if error.sqlstate is None or error.sqlstate.startswith("08"):
+        return False
+    return error.diag.severity_nonlocalized == _ERROR
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Return whether the session is over with an error. Of values that cannot be sent the server never heard."""
+    return not isinstance(error, psycopg.DataError) and not is_refusal(error)
 
 
 def rule_of(sqlstate: str) -> Rule | None:

@@ -14,7 +14,7 @@ from agent_run_ledger.ports import RunLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect
 from agent_run_ledger.store.postgres_driver import Connection
-from agent_run_ledger.store.postgres_failures import translated
+from agent_run_ledger.store.postgres_failures import is_lost, translated
 from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.statements import statements
 
@@ -108,8 +108,8 @@ class PostgresRunLocks:
         connection = self._connected()
         try:
             return connection.ask(self._q[name], values)
-        except psycopg.Error:
-            if not connection.closed:
+        except psycopg.Error as error:
+            if not is_lost(error):
                 raise
             self._drop()
             return self._connected().ask(self._q[name], values)

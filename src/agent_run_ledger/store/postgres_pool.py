@@ -13,7 +13,7 @@ from agent_run_ledger.errors import Misuse, Unavailable
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.postgres import Place, connect
 from agent_run_ledger.store.postgres_driver import Connection
-from agent_run_ledger.store.postgres_failures import translated
+from agent_run_ledger.store.postgres_failures import is_lost, translated
 
 T = TypeVar("T")
 
@@ -31,6 +31,7 @@ class ReadingPool:
         self._lent = threading.BoundedSemaphore(most)
         self._mutex = threading.Lock()
         self._closed = False
+        self._round = 0
         self._pid = os.getpid()
         self.primary = False
         """Whether only a server that may be written is read: who writes must not read what is older than that."""
@@ -50,14 +51,15 @@ class ReadingPool:
                 hint="try again: nothing happened",
             )
         try:
-            kept = self._take()
+            kept, taken_in = self._take()
             if kept is not None:
                 try:
-                    return self._run(kept, fn)
+                    return self._run(kept, fn, taken_in)
                 except psycopg.Error as error:
-                    if not kept.closed:
+                    if not is_lost(error):
                         raise translated(error, location) from error
-            return self._run(connect(self._place, readonly=True, primary=self.primary), fn)
+            _, taken_in = self._take(anew=True)
+            return self._run(connect(self._place, readonly=True, primary=self.primary), fn, taken_in)
         except psycopg.Error as error:
             raise translated(error, location) from error
         finally:
@@ -72,29 +74,35 @@ class ReadingPool:
 
     def only_primary(self) -> None:
         """From now on read only where one may write."""
+        self.primary = True
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Keep no connection that was made before this moment: who writes may have gone to another server."""
         with self._mutex:
-            self.primary, free, self._free = True, self._free, []
+            self._round, free, self._free = self._round + 1, self._free, []
         for connection in free:
             connection.close()
 
-    def _take(self) -> Connection | None:
+    def _take(self, *, anew: bool = False) -> tuple[Connection | None, int]:
+        """Return a connection that is kept, None for none or `anew`, and in which round that was."""
         with self._mutex:
             if self._closed:
                 raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
-            return self._free.pop() if self._free else None
+            return self._free.pop() if self._free and not anew else None, self._round
 
-    def _run(self, connection: Connection, fn: Callable[[Connection], T]) -> T:
+    def _run(self, connection: Connection, fn: Callable[[Connection], T], taken_in: int) -> T:
         try:
             return fn(connection)
         finally:
             if os.getpid() == self._pid:
-                self._give_back(connection)
+                self._give_back(connection, taken_in)
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: Connection, taken_in: int) -> None:
         """Keep a connection for the next, unless an interrupt or an error left something open on it."""
         idle = not connection.closed and connection.is_idle
         with self._mutex:
-            keep = idle and not self._closed
+            keep = idle and not self._closed and taken_in == self._round
             if keep:
                 self._free.append(connection)
         if not keep:

@@ -65,7 +65,7 @@ class SharedPostgres:
         except psycopg.Error as error:
             raise translated(error, self.place.location) from error
         self.pool.only_primary()
-        self._writer = PostgresWriter(self.place, self.log_id, self._clock, connection)
+        self._writer = PostgresWriter(self.place, self.log_id, self._clock, connection, moved=self.pool.begin_anew)
 
     @property
     def log_id(self) -> bytes:

@@ -40,8 +40,10 @@ class PostgresTx(RowTx):
         leaf_index: int,
         epoch: int,
         ahead: dict[tuple[str, Row], Answer] | None = None,
+        session: int = 0,
     ) -> None:
         super().__init__(q, location=location, now_ms=now_ms, leaf_index=leaf_index, epoch=epoch)
+        self.session = session
         self.batch: Batch | None = batch
         self.to_send = batch
         self._ahead = {} if ahead is None else ahead

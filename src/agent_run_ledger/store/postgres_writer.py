@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import psycopg
 
 from agent_run_ledger import probes
-from agent_run_ledger.errors import LedgerError, Misuse, Tampered, Unavailable, Uncertain
+from agent_run_ledger.errors import LedgerError, Misuse, Unavailable, Uncertain
 from agent_run_ledger.ports import Clock, Head, Question, Tx
 from agent_run_ledger.store.fair_lock import FairLock
 from agent_run_ledger.store.forks import forked, register
@@ -21,7 +21,8 @@ from agent_run_ledger.store.leaves import Leaf, already_committed, check_op_id, 
 from agent_run_ledger.store.moves import move_of, refusal
 from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect
 from agent_run_ledger.store.postgres_driver import Connection
-from agent_run_ledger.store.postgres_failures import breaks_unique, translated
+from agent_run_ledger.store.postgres_failures import breaks_unique, is_lost, is_refusal, translated
+from agent_run_ledger.store.postgres_known import Known
 from agent_run_ledger.store.postgres_meta import meta_from
 from agent_run_ledger.store.postgres_tx import PostgresTx
 from agent_run_ledger.store.postgres_wire import Answer, Batch
@@ -35,23 +36,35 @@ _VACUUM_S = 3_600.0
 _STANDS_STILL_MS = 5_000
 """A transaction takes milliseconds; whose holder says nothing for so long is ended by whoever waited in vain."""
 _WARNING = "WARNING"
+_LOOK_AGAIN_S = 0.05
+_LOOK_AT_LEAST_S = 0.5
+"""A lookup is tried again after the one, then after twice as long each time, up to the other."""
 
 
 class PostgresWriter:
     """See ports.Store.transact. Threads are served in the order they come, processes by the row lock on the head.
 
-    The connection is the one that the store was opened with, and a new one after it was lost.
+    The connection is the one that the store was opened with, and a new one after it was lost: `moved` is told of that.
     """
 
-    def __init__(self, place: Place, log_id: bytes, clock: Clock | None, connection: Connection) -> None:
+    def __init__(
+        self,
+        place: Place,
+        log_id: bytes,
+        clock: Clock | None,
+        connection: Connection,
+        *,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
         self.log_id = log_id
         self.lock = _turns.of(log_id)
         self._place = place
         self._clock = clock
+        self._moved = moved
         self._q = statements(QUERIES_FILE)
         self._connection: Connection | None = connection
         self._warnings: list[str] = []
-        self._seen = 0
+        self._known = Known()
         self._read = 0, 0.0
         self._closed = False
         self._moving = False
@@ -143,17 +156,18 @@ class PostgresWriter:
                     leaf_index=head.size,
                     epoch=head.epoch,
                     ahead=beginning.answers,
+                    session=self._known.session,
                 )
                 value = self._within(connection, fn, head, tx, committing)
             except psycopg.Error as error:
                 if os.getpid() != self._pid:
                     raise forked(location) from error
-                self._settle(committing, head, error)
+                self._settle(committing, error)
                 value = cast(T, committing.value)
             ended = True
             self._check_confirmed(op_id)
             if committing.leaf is not None:
-                self._seen = head.size + 1
+                self._known.committed(committing.leaf, sync=beginning.sync or committing.found)
                 probes.reach("commit.after")
             return value
         finally:
@@ -205,8 +219,8 @@ class PostgresWriter:
         if kept is not None:
             try:
                 return self._begin_on(kept, beginning)
-            except psycopg.Error:
-                if not kept.closed:
+            except psycopg.Error as error:
+                if not is_lost(error):
                     raise
                 self._drop()
         return self._begin_on(self._open(), beginning)
@@ -221,15 +235,10 @@ class PostgresWriter:
         if not beginning.sync:
             batch.add(q["sync_later"])
         beginning.answers = {asked: batch.add(q[asked[0]], asked[1]) for asked in beginning.asked}
+        known = self._known.ask(batch, q)
         batch.send()
         head = head_from(locked.fetchall(), location)
-        if head.size < self._seen:
-            raise Tampered(
-                f"{location} has {head.size} leaves, and had {self._seen}: it was put back, or a standby took over",
-                code="store_replaced",
-                hint="what was committed after that is lost here; nothing more is written by this process",
-            )
-        self._seen = head.size
+        self._known.check(head, known, location)
         asked = clock.fetchall()
         if asked[0][1] not in (None, "0") and not self._moving:
             meta = meta_from(connection.ask(q["select_meta"]))
@@ -270,21 +279,21 @@ class PostgresWriter:
                 hint="a standby that takes over may not have it; when the standbys answer, run the same thing",
             )
 
-    def _settle(self, committing: _Committing, head: Head, error: psycopg.Error) -> None:
+    def _settle(self, committing: _Committing, error: psycopg.Error) -> None:
         """Find out what became of a commit that raised: return when it landed, else raise what may be done next.
 
-        Before that moment, and by an error that the server answered with, everything was undone. After a lost
-        connection the log is asked, behind the lock that the lost transaction would still hold. The question ends with
-        a commit, and the lock is a write: one that was cut short while it waited for a standby is found here, and is as
-        good as done only when that standby confirms.
+        Before that moment, and by a refusal of the server's, everything was undone. After anything else the log is
+        asked, behind the lock that the lost transaction would still hold. The question ends with a commit, and the lock
+        is a write: one that was cut short while it waited for a standby is found here, and is as good as done only when
+        that standby confirms.
         """
-        location, connection, leaf = self._place.location, self._connection, committing.leaf
-        if leaf is None or (connection is not None and not connection.closed):
+        location, leaf = self._place.location, committing.leaf
+        if leaf is None or is_refusal(error):
             if breaks_unique(error) and error.diag.table_name == "events":  # it may be heard of before COMMIT is sent
                 raise already_committed(committing.op_id) from error
             raise (translated(error, location) if committing.tx is None else committing.tx.meant(error)) from error
         try:
-            landed = self._look_for(leaf, head)
+            committing.found = self._look_for(leaf)
         except BaseException as second:
             self._drop()
             if not isinstance(second, Exception):
@@ -296,18 +305,31 @@ class PostgresWriter:
                 hint="when the database can be reached again, run the same thing: what landed is found",
             ) from error
         self._check_confirmed(leaf.op_id)
-        if not landed:
+        if not committing.found:
             raise translated(error, location) from error
 
-    def _look_for(self, leaf: Leaf, head: Head) -> bool:
+    def _look_for(self, leaf: Leaf) -> bool:
+        """Return whether a leaf is in the log. A server that is away, starts or is no primary yet is waited for."""
+        end_s, pause_s = time.monotonic() + self._place.wait_s, _LOOK_AGAIN_S
+        while True:
+            try:
+                return self._look_once(leaf)
+            except (psycopg.Error, Unavailable) as error:
+                gone = is_lost(error) if isinstance(error, psycopg.Error) else True
+                if not gone or time.monotonic() + pause_s > end_s:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LOOK_AT_LEAST_S)
+
+    def _look_once(self, leaf: Leaf) -> bool:
         q, location = self._q, self._place.location
         self._drop()
         connection = self._open()
         batch = connection.batch()
         batch.add(q["begin"])
-        now = head_from(batch.ask(q["lock_head"]).fetchall(), location)
-        if now.size < head.size:
-            raise Tampered(f"{location} has {now.size} leaves, and had {head.size}", code="store_replaced")
+        locked, known = batch.add(q["lock_head"]), self._known.ask(batch, q)
+        batch.send()
+        self._known.check(head_from(locked.fetchall(), location), known, location)
         landed = bool(batch.ask(q["select_event_by_op"], (leaf.op_id,)).fetchall())
         self._warnings.clear()
         answer = batch.ask(q["commit"], prepare=False)
@@ -319,6 +341,8 @@ class PostgresWriter:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._place)
             self._connection.add_notice_handler(self._note)
+            self._known.connected()
+            self._moved()
         return self._connection
 
     def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
@@ -360,9 +384,13 @@ class _Beginning:
 
 
 class _Committing:
-    """A transaction, and what was sent with its COMMIT from the moment on at which it may land."""
+    """A transaction, and what was sent with its COMMIT from the moment on at which it may land.
+
+    `found`: it was looked for and found, by a transaction that was synced behind it.
+    """
 
     leaf: Leaf | None = None
+    found = False
     value: object = None
     tx: PostgresTx | None = None
 

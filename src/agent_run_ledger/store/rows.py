@@ -32,7 +32,7 @@ _STATES = {state.value: state for state in RunState}
 _KINDS = {kind.value: kind for kind in RecordKind}
 _INT, _TEXT, _BLOB, _PLACE, _NAME = (int,), (str,), (bytes,), (int, type(None)), (str, type(None))
 _RUN = (_INT, _BLOB, _TEXT, _TEXT, _TEXT, _INT, _INT, _INT, _INT, _TEXT, *(_PLACE,) * 5, _NAME)
-_STANDING = (_INT, _TEXT, _TEXT)
+_STANDING = (_INT, _TEXT, _TEXT, _BLOB)
 _RUN_IN_FLIGHT = (_TEXT, _TEXT, _INT)
 _MARK = (_INT, _TEXT, _BLOB, _BLOB, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _BLOB)
 
@@ -72,9 +72,9 @@ def run_from(row: Row) -> RunRow:
 
 
 def standing_from(row: Row) -> RunStanding:
-    """Return a run's standing of (generation, state, reason). Errors as of run_from."""
+    """Return a run's standing of (generation, state, reason, run_uid). Errors as of run_from."""
     _check_types(row, _STANDING)
-    return RunStanding(row[0], _STATES[row[1]], row[2])
+    return RunStanding(row[0], _STATES[row[1]], row[2], row[3])
 
 
 def state_from(stored: object) -> RunState:

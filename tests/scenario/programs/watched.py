@@ -15,7 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from agent_run_ledger import RunLedger
 from agent_run_ledger.kernel.notices import Notice
 from agent_run_ledger.kernel.usage import Usage, usage_bytes
-from agent_run_ledger.runs.journal import Concluded, Journal
+from agent_run_ledger.runs.batches import Concluded
+from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.telemetry import OpenTelemetry
 from agent_run_ledger.testing import BodyCounter
 

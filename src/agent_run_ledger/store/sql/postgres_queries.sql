@@ -118,7 +118,7 @@ FROM runs
 WHERE queue = %s AND row_id > %s AND state = 'suspended' AND reason <> 'submitted' ORDER BY row_id LIMIT %s;
 
 -- name: select_standing
-SELECT generation, state, reason FROM runs WHERE row_id = %s;
+SELECT generation, state, reason, run_uid FROM runs WHERE row_id = %s;
 
 -- name: select_run_uid
 SELECT run_uid FROM runs WHERE row_id = %s;

@@ -115,7 +115,7 @@ FROM runs INDEXED BY runs_waiting
 WHERE queue = ? AND row_id > ? AND state = 'suspended' AND reason <> 'submitted' ORDER BY row_id LIMIT ?;
 
 -- name: select_standing
-SELECT generation, state, reason FROM runs WHERE row_id = ?;
+SELECT generation, state, reason, run_uid FROM runs WHERE row_id = ?;
 
 -- name: select_run_uid
 SELECT run_uid FROM runs WHERE row_id = ?;
