@@ -7,16 +7,19 @@ from typing import Any
 
 from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, Unavailable, Uncertain
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.other_program import of_other_program
+from agent_run_ledger.runs.picked import TAKEN, picked_as
 from agent_run_ledger.runs.submit import Submission
 
 
 class Outcome(StrEnum):
     """What became of a run that a worker took.
 
-    WAITS: it is suspended. FAILED: the program raised, and the record says so. ELSEWHERE: somebody else has it.
-    INTERRUPTED: the store could not be reached or asked, and the run stands where it was. REFUSED: it cannot be begun
-    or gone on with as it is, by this program; one that is another program's stands where it was.
+    WAITS: it is suspended. FAILED: the program raised, and the record says so. ELSEWHERE: somebody else has it, or
+    carried it on since it was looked at. INTERRUPTED: the store could not be reached or asked, and the run stands where
+    it was. REFUSED: it cannot be begun or gone on with as it is, by this program; one that is another program's stands
+    where it was.
     """
 
     COMPLETED = "completed"
@@ -27,16 +30,20 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-def carry(ledger: RunLedger, submission: Submission) -> tuple[Outcome, BaseException | None]:
-    """Begin or go on with a run, and return what became of it; never raises but what ends a thread."""
+def carry(ledger: RunLedger, row: RunRow, submission: Submission) -> tuple[Outcome, BaseException | None]:
+    """Begin or go on with a run as it stands in this row, and return what became of it.
+
+    Never raises but what ends a thread.
+    """
     try:
-        _call(ledger, submission)
+        with picked_as(row):
+            _call(ledger, submission)
     except RunBusy as error:
         return Outcome.ELSEWHERE, error
     except Pending as error:
         return Outcome.WAITS, error
     except (Unavailable, Uncertain) as error:
-        return Outcome.INTERRUPTED, error
+        return Outcome.ELSEWHERE if error.code == TAKEN else Outcome.INTERRUPTED, error
     except LedgerError as error:
         return Outcome.REFUSED, error
     except Exception as error:

@@ -220,7 +220,7 @@ class Worker:
             return Outcome.INTERRUPTED, error
         except LedgerError as error:
             return Outcome.REFUSED, error
-        return carry(self._ledger, submission)
+        return carry(self._ledger, row, submission)
 
     def _note(self, run_id: str, outcome: Outcome, words: str) -> None:
         """Note what became of a run; where it still stands in the queue it is left alone for a while."""
