@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from agent_run_ledger.kernel.store_urls import is_url
 from agent_run_ledger.ledger.run_ledger import RunLedger
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.worker.carrying import Outcome, carry
-from agent_run_ledger.worker.picking import Picker
+from agent_run_ledger.worker.picking import LOOK_S, Picker
 
 MOST_AT_ONCE: Final = 1_024
 _TROUBLE_S: Final = (0.5, 10.0)
@@ -105,6 +105,7 @@ class Worker:
         self._failure: BaseException | None = None
         self._trouble = ""
         self._tries = 0
+        self._kept_s = float("-inf")
         self.tally = Tally()
 
     @property
@@ -188,6 +189,7 @@ class Worker:
         """Take as many runs as there is room for, and return how many."""
         with self._lock:
             in_hand = frozenset(self._in_hand)
+        self._keep(in_hand)
         room = self._settings.concurrency - len(in_hand)
         rows = self._picker.pick(room, in_hand) if room > 0 else []
         for row in rows:
@@ -197,6 +199,13 @@ class Worker:
                 self._in_hand.add(row.run_id)
                 pool.submit(self._carry, row)
         return len(rows)
+
+    def _keep(self, in_hand: Collection[str]) -> None:
+        """Ask now and then for what is in hand: where a server ended the session of its locks, they are taken back."""
+        now_s = time.monotonic()
+        if in_hand and now_s - self._kept_s >= LOOK_S:
+            self._kept_s = now_s
+            self._queue.live(list(in_hand))
 
     def _is_idle(self) -> bool:
         with self._lock:
