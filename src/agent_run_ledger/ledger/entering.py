@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import Token
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -109,7 +110,7 @@ class Entering:
                         raise
                 except asyncio.CancelledError as error:
                     if self._session is not None:  # it was opened all the same
-                        self._session.close(error)
+                        await self._opened.off_loop(partial(self._session.close, error))
                     raise
                 await asyncio.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
         return self._entered(on_loop=True)
