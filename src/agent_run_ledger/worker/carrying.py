@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, Unavailable, Uncertain
+from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, Tampered, Unavailable, Uncertain
 from agent_run_ledger.ledger.run_ledger import RunLedger
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.other_program import of_other_program
@@ -28,6 +28,16 @@ class Outcome(StrEnum):
     ELSEWHERE = "elsewhere"
     INTERRUPTED = "interrupted"
     REFUSED = "refused"
+
+
+_OF_THE_STORE: Final = frozenset(
+    {"store_replaced", "emptied", "schema_changed", "stray_sqlite", "retired", "moving", "arriving"}
+)
+
+
+def is_of_the_store(error: BaseException | None) -> bool:
+    """Return whether this says of the whole store that it is not the one that it was, or takes no runs any more."""
+    return isinstance(error, Tampered | Refused) and error.code in _OF_THE_STORE
 
 
 def carry(ledger: RunLedger, row: RunRow, submission: Submission) -> tuple[Outcome, BaseException | None]:

@@ -30,8 +30,8 @@ class Picker:
     turns: so many runs that nobody can carry out hold up none behind them, and a look costs as much however many they
     are. Who took a run in vain, since another worker was quicker, begins somewhere in the next few, and the more of
     them the oftener that happens: workers that look at once do not fight over one head. Of the room a part is kept for
-    what was suspended and may go on, once in LOOK_S: new submissions without an end do not hold it up. `fraction`: from 0 up to 1, by
-    chance. `pick` and `is_idle` are for one thread, the others for any.
+    what was suspended and may go on, once in LOOK_S: new submissions without an end do not hold it up. `fraction`: from
+    0 up to 1, by chance. `pick` and `is_idle` are for one thread, the others for any.
     """
 
     def __init__(
