@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger import ApprovalPending, LedgerError, Pending, RunLedger, Unavailable
+from agent_run_ledger import ApprovalPending, LedgerError, Pending, RunLedger, Tampered, Unavailable
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.run_queue import RunQueue
 from agent_run_ledger.testing import check_ledger
@@ -262,6 +263,59 @@ def test_it_drains_and_says_what_it_leaves(ledger: RunLedger) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert done(ledger) == {"completed": 1}
+
+
+@only_a_file
+def test_what_fails_at_listening_keeps_no_run_from_being_carried_out(
+    ledger: RunLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger.entry(name="job")(lambda: 1)
+    for _ in range(3):
+        ledger.submit()
+
+    def deaf(_: Told) -> None:
+        raise BrokenPipeError("stderr is closed")
+
+    tally = Worker(ledger, settings=settings(), tell=deaf).run(until_idle=True)
+    assert tally.outcomes == {Outcome.COMPLETED: 3}
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@pytest.mark.parametrize("code", ["store_replaced", "retired"])
+def test_what_is_said_of_the_whole_store_ends_a_worker_with_it(
+    ledger: RunLedger, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """No run of it would fare better; that of a run's own records refuses this run alone."""
+    ledger.entry(name="job")(lambda: 1)
+    ledger.submit("r1")
+    ledger.submit("r2")
+    error = Tampered if code == "store_replaced" else Refused
+    store, said = ledger.runs_of_queue()._opened.context().store, [error("of a run", code="damaged_value")]
+
+    def refuses(*_: Any, **__: Any) -> object:
+        raise said[0]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store), "transact", refuses)
+        assert done(ledger) == {"refused": 2}
+        said[0] = error("of the store", code=code)
+        with pytest.raises(error) as caught:
+            Worker(ledger, settings=settings()).run()
+        assert caught.value is said[0]
+    assert done(ledger) == {"completed": 2}
+
+
+def test_a_body_that_says_it_of_another_store_fails_its_run_and_no_more(ledger: RunLedger) -> None:
+    @ledger.entry
+    def job(n: int) -> int:
+        if not n:
+            raise Tampered("elsewhere", code="store_replaced")
+        return n
+
+    for n in range(3):
+        job.submit(f"r{n}", n=n)
+    assert done(ledger) == {"refused": 1, "completed": 2}
+    assert ledger.bind("r0").state is RunState.FAILED
 
 
 @only_a_file

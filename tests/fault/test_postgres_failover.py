@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from agent_run_ledger.errors import LedgerError, Tampered, Unavailable, Uncertain
+from agent_run_ledger.kernel.states import RunState
+from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Tx
 from agent_run_ledger.store.postgres_store import open_postgres
-from tests.contract.store_kit import begin_in, check_log, op
+from tests.contract.store_kit import begin_in, check_log, op, start_step
 from tests.fault.postgres_kit import (
     Hosts,
     make_store,
@@ -28,6 +30,7 @@ pytestmark = pytest.mark.fault
 
 KEYS = 24
 RUNS = 25
+FAR_MS = 1 << 42
 
 
 @pytest.fixture
@@ -200,4 +203,22 @@ def test_a_standby_is_not_read_in_the_place_of_the_primary(servers: tuple[Server
     reading.close()
     standby.run("SELECT pg_wal_replay_resume()")
     assert check_log(store) == 2
+    store.close()
+
+
+def test_a_standby_tells_what_monitoring_wants_but_which_runs_are_live(servers: tuple[Server, Server]) -> None:
+    """Locks are the primary's: of a call that was begun nobody there can say whether somebody is at it."""
+    primary, standby = servers
+    database = primary.new_database()
+    store = open_postgres(_both(primary, standby, database), create=True)
+    store.transact(op(), lambda tx: start_step(tx, begin_in(tx, "r"), 0))
+    assert read_gauges(store, FAR_MS).unresolved_age_s > 0
+    only = f"postgresql://{SUPERUSER}@127.0.0.1:{standby.port}/{database}"
+    eventually(lambda: standby.run(f"SELECT 1 FROM pg_database WHERE datname = '{database}'") == [(1,)])
+    counted = "SELECT count(*) FROM agent_run_ledger.in_flight"
+    eventually(lambda: standby.run(counted, database) == [(1,)])
+    reading = open_postgres(only, create=False, readonly=True)
+    gauges = read_gauges(reading, FAR_MS)
+    assert (gauges.runs[RunState.RUNNING], gauges.leaves, gauges.unresolved_age_s) == (1, store.reader().head().size, 0)
+    reading.close()
     store.close()

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from agent_run_ledger import RunLedger
+from agent_run_ledger import RunLedger, Tampered
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.testing import check_ledger
-from tests.contract.engine_kit import each_engine, new_place
+from tests.contract.engine_kit import each_engine, new_place, only_a_file
 from tests.contract.run_kit import records_of
 from tests.fault import worker_program
 
@@ -203,6 +203,22 @@ def test_a_worker_goes_on_while_another_one_is_killed_beside_it() -> None:
         other.until(lambda: made.states() == {RunState.COMPLETED: 20})
         assert other.end(signal.SIGTERM)[0] == 0
         made.ends_well(repeated=4)
+
+
+@only_a_file
+def test_a_store_that_was_replaced_ends_its_worker_with_an_error() -> None:
+    """Each run of it would be refused for ever. What is in hand beside it does not keep the process."""
+    with case(2) as made:
+        worker = made.start("--concurrency", "2", "--drain", "0.1", pause_s=1.0)
+        worker.until(lambda: worker.told("taken") == 2)
+        for end in ("", "-wal", "-shm"):
+            path = Path(f"{made.place}{end}")
+            if path.exists():
+                path.rename(f"{path}.old")
+        Path(made.place).write_bytes(b"")
+        code, _ = worker.end()
+        assert code == Tampered.exit_code, worker.lines
+        assert any(line.startswith("error: ") for line in worker.lines)
 
 
 # -- two versions of a program --------------------------------------------------------------------------------------

@@ -98,6 +98,17 @@ def test_a_worker_that_waits_for_its_server_ends_at_once_when_it_is_told_to(sile
         assert worker.end(signal.SIGTERM, within_s=30) == (0, "nothing was to do\n"), worker.lines
 
 
+def test_a_worker_whose_server_stands_still_in_the_middle_ends_when_it_is_told_to(server: Server) -> None:
+    """Its question may go on for a minute; nobody needs the answer."""
+    database = server.new_database()
+    with case(0, make_store(server.url(database))) as made:
+        worker = made.start("--drain", "0.1")
+        listens = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND query ~* '^listen'"
+        worker.until(lambda: server.run(listens) == [(1,)])
+        with server.stands_still():
+            assert worker.end(signal.SIGTERM, within_s=30) == (0, "nothing was to do\n"), worker.lines
+
+
 def test_what_waiting_does_not_mend_ends_a_worker_at_once(server: Server) -> None:
     database = server.new_database()
     server.run("CREATE ROLE ann LOGIN PASSWORD 'right'")

@@ -141,6 +141,20 @@ class Server:
         process.wait(30)
         self._forget_memory()
 
+    @contextmanager
+    def stands_still(self) -> Iterator[None]:
+        """Stop all of it, for as long as the block runs: it says nothing, and nobody is told."""
+        assert self._process is not None
+        pids = (self._process.pid, *_children(self._process.pid))
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
     def log(self) -> str:
         """What it has said."""
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")

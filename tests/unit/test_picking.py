@@ -25,6 +25,7 @@ class Queue:
 
     def __init__(self, runs: int = 0) -> None:
         self.rows: dict[int, RunRow] = {}
+        self.suspended: dict[int, RunRow] = {}
         self.held: set[str] = set()
         self.counts: Counter[str] = Counter()
         self._next = 1
@@ -56,7 +57,11 @@ class Queue:
     def waiting(self, *, after_row_id: int = 0, limit: int) -> list[RunRow]:
         """See RunQueue."""
         self.counts["statements"] += 1
-        return []
+        return [row for row_id, row in sorted(self.suspended.items()) if row_id > after_row_id][:limit]
+
+    def may_go_on(self, row: RunRow, *, pending_ms: int) -> bool:
+        """See RunQueue."""
+        return True
 
     def live(self, run_ids: Sequence[str]) -> frozenset[str]:
         """See RunQueue."""
@@ -179,3 +184,43 @@ def test_eight_who_look_at_once_do_not_fight_over_the_head_of_the_queue() -> Non
                 done += 1
         at.s += 0.01
     assert vain <= runs / 2, vain
+
+
+def _turns(room: int, *, waiting: int, looks: int) -> Counter[str]:
+    """What was picked while new runs came without an end, and `waiting` ones may go on again and again."""
+    queue, at = Queue(PAGE), At()
+    for row_id in range(10_001, 10_001 + waiting):
+        queue.suspended[row_id] = replace(_ROW, row_id=row_id, run_id=f"w{row_id}", reason="Pending")
+    picker, found = picker_of(queue, at), Counter[str]()
+    for _ in range(looks):
+        rows = picker.pick(room, ())
+        assert len(rows) == len({row.run_id for row in rows}) == room
+        for row in rows:
+            found[row.run_id[0]] += 1
+            picker.ended(row.run_id)
+            if row.row_id in queue.rows:
+                queue.over(row)
+                queue.submit()
+        at.s += LOOK_S
+    return found
+
+
+def test_new_submissions_without_an_end_do_not_hold_up_what_may_go_on() -> None:
+    assert _turns(1, waiting=1, looks=10) == {"w": 5, "r": 5}
+    assert _turns(4, waiting=1, looks=10) == {"w": 10, "r": 30}
+
+
+def test_nor_does_what_may_go_on_hold_up_new_submissions() -> None:
+    assert _turns(1, waiting=500, looks=10) == {"w": 5, "r": 5}
+    assert _turns(4, waiting=500, looks=10) == {"w": 20, "r": 20}
+
+
+def test_where_nothing_else_is_to_do_all_the_room_is_for_what_may_go_on() -> None:
+    queue, at = Queue(), At()
+    for row_id in range(1, 10):
+        queue.suspended[row_id] = replace(_ROW, row_id=row_id, run_id=f"w{row_id}", reason="Pending")
+    picker, found = picker_of(queue, at), list[str]()
+    for _ in range(3):
+        found += [row.run_id for row in picker.pick(4, ())]
+        at.s += LOOK_S
+    assert found == [f"w{row_id}" for row_id in range(1, 10)]

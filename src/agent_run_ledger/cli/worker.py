@@ -7,15 +7,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from agent_run_ledger.cli.failures import INTERRUPTED
+from agent_run_ledger.cli.failures import INTERRUPTED, conclude
 from agent_run_ledger.cli.options import Json
 from agent_run_ledger.cli.programs import Program, Queue, load_ledger
+from agent_run_ledger.errors import LedgerError
 
 if TYPE_CHECKING:
     from agent_run_ledger.worker import Tally, Told, Worker
@@ -68,13 +69,29 @@ def worker(
     ledger = load_ledger(program)
     at_work = Worker(ledger, queue=queue, settings=settings, tell=_teller(as_json=as_json))
     with log_on_stderr(), _stopped_by_signals(at_work):
-        tally = at_work.run(until_idle=until_idle)
+        try:
+            tally = at_work.run(until_idle=until_idle)
+        except LedgerError as error:
+            if not _goes_on(at_work):
+                raise
+            _end(conclude(error, as_json=as_json, debug=False))
     _show(tally, as_json=as_json)
-    if tally.left or at_work.asks:
+    if _goes_on(at_work):
+        _end(0)
+    ledger.close()
+
+
+def _goes_on(at_work: Worker) -> bool:
+    """Return whether threads of it are at work after its end."""
+    return bool(at_work.tally.left or at_work.asks)
+
+
+def _end(code: int) -> NoReturn:
+    """End the process: its threads cannot be ended, and all that they did is on record."""
+    with suppress(OSError, ValueError):  # who read it went away
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)  # their threads cannot be ended, and all that they did is on record
-    ledger.close()
+    os._exit(code)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from agent_run_ledger.runs.explain import StepExplanation, explain_new, explain_
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.opened_run import dynamic_detail, refuse_dynamic
 from agent_run_ledger.runs.operate import decide, no_run
+from agent_run_ledger.runs.picked import picked_here
 from agent_run_ledger.runs.resolve import Finding, Outcome, resolve_call
 from agent_run_ledger.runs.resolver import Resolver
 from agent_run_ledger.runs.steps import OnChange, Shape, Step
@@ -79,6 +80,7 @@ class BoundRun:
             keep_inputs=self._keep_inputs,
             limits=self._limits(),
             policies=self._policies(),
+            picked=None if run_id is None else picked_here(run_id),
         )
 
     def submit(self, entry: str, queue: str, inputs: dict[str, Any]) -> None:
@@ -249,6 +251,7 @@ class BoundRun:
             takeover=self._takeover,
             keep_inputs=self._keep_inputs,
             limits=self._limits(),
+            picked=picked_here(self.run_id),
         )
 
 

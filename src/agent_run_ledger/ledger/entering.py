@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import Token
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from agent_run_ledger.errors import Misuse, Refused, RunBusy, Unavailable, Uncer
 from agent_run_ledger.kernel.digests import fingerprint
 from agent_run_ledger.kernel.policy import LoopDetectorPolicy
 from agent_run_ledger.ledger.opened import OpenedStore
+from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.budgets import Limits
 from agent_run_ledger.runs.current import CURRENT, Caller
 from agent_run_ledger.runs.dynamic import DynamicSession
@@ -32,7 +34,7 @@ class RunSettings:
     """What a dynamic run is opened with. `run_id` None: a child's is made of its place, else it is `default_run_id`.
 
     `policies`: those that the program's effects are asked for under. Where there are some the run may act on the world,
-    so its store must be one that effects can be in, and its trust file must know them.
+    so its store must be one that effects can be in, and its trust file must know them. `picked`: see `open_attempt`.
     """
 
     run_id: str | None
@@ -45,6 +47,7 @@ class RunSettings:
     keep_inputs: bool
     limits: Limits
     policies: frozenset[str] = frozenset()
+    picked: RunRow | None = None
 
 
 class Entering:
@@ -107,7 +110,7 @@ class Entering:
                         raise
                 except asyncio.CancelledError as error:
                     if self._session is not None:  # it was opened all the same
-                        self._session.close(error)
+                        await self._opened.off_loop(partial(self._session.close, error))
                     raise
                 await asyncio.sleep(min(BUSY_POLL_S, max(0.0, deadline - time.monotonic())))
         return self._entered(on_loop=True)
@@ -164,6 +167,7 @@ class Entering:
             keep_inputs=settings.keep_inputs,
             limits=settings.limits,
             parent=parent,
+            picked=settings.picked,
         )
         opened = open_dynamic(context, request)
         try:

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from agent_run_ledger.errors import Unavailable
 from agent_run_ledger.kernel.gauges import UNDECIDED, EffectGauges, StoreGauges, Why
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import Store
@@ -80,9 +81,19 @@ def _seconds(now_ms: int, since_ms: int) -> float:
 
 def _unresolved_age_s(store: Store, now_ms: int) -> float:
     for run in store.reader().runs_in_flight():
-        if run.state in UNDECIDED and not store.is_run_live(run.run_id):
+        if run.state in UNDECIDED and not _may_live(store, run.run_id):
             return max(0, now_ms - run.oldest_start_ms) / 1000
     return 0.0
+
+
+def _may_live(store: Store, run_id: str) -> bool:
+    """Return whether a run is live. At a standby, where no lock can be asked, each one may be."""
+    try:
+        return store.is_run_live(run_id)
+    except Unavailable as error:
+        if error.code != "read_only":
+            raise
+        return True
 
 
 def _size_of(path: str) -> int:

@@ -42,6 +42,7 @@ from agent_run_ledger.runs.abandoned import abandoned
 from agent_run_ledger.runs.budgets import BUDGET, doubt_marks, is_for_budget, open_budgets, way_on
 from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.leaf_check import generation_at, record_of_run
+from agent_run_ledger.runs.picked import refuse_taken
 from agent_run_ledger.runs.reasons import is_for_loop
 
 MAX_STORED_BYTES = 1 << 30
@@ -146,12 +147,14 @@ def open_attempt(
     definition: Definition,
     takeover: bool,
     known: Known | None = None,
+    picked: RunRow | None = None,
 ) -> Attempt | Finished:
     """Apply the state table to `execute` on this run, once and without waiting.
 
     Raises RunBusy (another attempt is live), InputsChanged, RunQuarantined, RunCancelled. On success the START
     record is committed and synced, everything an earlier attempt left in flight is recorded as abandoned, and the
-    generation is one higher than before. `known`: given by who has just seen that the run is not finished.
+    generation is one higher than before. `known`: given by who has just seen that the run is not finished. `picked`:
+    the run as it is to be begun; Unavailable("run_taken") where it was carried on since.
     """
     finished = finished_run(context, run_id, inputs) if known is None else None
     if finished is not None:
@@ -160,7 +163,9 @@ def open_attempt(
     if lock is None and not takeover and not was_taken_over(context.store, run_id):
         raise _busy(context, run_id)
     try:
-        opened = _open_locked(context, run_id, {} if known is None else known, inputs=inputs, definition=definition)
+        opened = _open_locked(
+            context, run_id, {} if known is None else known, inputs=inputs, definition=definition, picked=picked
+        )
         if isinstance(opened, RunRow):
             return Attempt(row=opened, lock=lock)
     except BaseException:
@@ -206,11 +211,12 @@ def was_taken_over(store: Store, run_id: str) -> bool:
 
 
 def _open_locked(
-    context: Context, run_id: str, known: Known, *, inputs: Inputs, definition: Definition
+    context: Context, run_id: str, known: Known, *, inputs: Inputs, definition: Definition, picked: RunRow | None
 ) -> RunRow | Finished:
     """Commit a START, reading the run anew for as long as operators change it in between."""
     for _ in range(START_TRIES):
         row = context.store.reader().find_run(run_id)
+        refuse_taken(picked, row)
         if row is not None:
             _refuse_stopped(context.store, row)
             refuse_changed(context, row, inputs, known)

@@ -24,6 +24,7 @@ from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaf_check import erased_step, load_value, record_of_run
 from agent_run_ledger.runs.opened_run import named_here, refuse_dynamic
 from agent_run_ledger.runs.parents import parent_here
+from agent_run_ledger.runs.picked import refuse_taken
 from agent_run_ledger.runs.pipeline import Pipeline, diverged
 from agent_run_ledger.runs.recorded import Begun, Recorded
 from agent_run_ledger.runs.resolver import Resolver
@@ -38,7 +39,7 @@ BUSY_POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One call of `execute`: which run, with which steps and inputs, under which settings."""
+    """One call of `execute`: which run, with which steps and inputs, and settings; `picked` as of `open_attempt`."""
 
     run_id: str
     steps: Sequence[Step[..., Any]]
@@ -50,6 +51,7 @@ class Request:
     takeover: bool
     keep_inputs: bool = False
     limits: Limits = field(default_factory=Limits)
+    picked: RunRow | None = None
 
 
 class Session:
@@ -81,6 +83,8 @@ class Session:
     def try_open(self) -> Finished | None:
         """Become the live attempt, or return what is finished; RunBusy when another attempt is live."""
         context, request, resolver = self._context, self._request, self._resolver
+        if request.picked is not None:
+            refuse_taken(request.picked, context.store.reader().find_run(request.run_id))
         finished = finished_run(context, request.run_id, self._inputs)
         row = context.store.reader().find_run(request.run_id) if finished is None else finished.row
         if row is not None:
@@ -104,7 +108,12 @@ class Session:
         if self._parent is not None and self._parent.session is not None:
             self._parent.session.write_values()  # what this run is started with may rest on them
         opened = open_attempt(
-            context, request.run_id, inputs=self._inputs, definition=definition, takeover=request.takeover
+            context,
+            request.run_id,
+            inputs=self._inputs,
+            definition=definition,
+            takeover=request.takeover,
+            picked=request.picked,
         )
         if isinstance(opened, Finished):
             return opened

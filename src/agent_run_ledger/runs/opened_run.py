@@ -32,6 +32,7 @@ from agent_run_ledger.runs.inputs import Inputs
 from agent_run_ledger.runs.journal import Journal
 from agent_run_ledger.runs.leaf_check import load_record, load_value
 from agent_run_ledger.runs.parents import Parent
+from agent_run_ledger.runs.picked import refuse_taken
 from agent_run_ledger.runs.watch import Watch, begin_watch
 
 SCOPE_KEY = "scope_key"
@@ -41,7 +42,7 @@ PARENT_AFTER = "parent_after"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicRequest:
-    """Which dynamic run to open, with which inputs, under which settings."""
+    """Which dynamic run to open, with which inputs, under which settings; `picked` as of `open_attempt`."""
 
     run_id: str
     inputs: Inputs
@@ -51,6 +52,7 @@ class DynamicRequest:
     keep_inputs: bool
     limits: Limits = field(default_factory=Limits)
     parent: Parent | None = None
+    picked: RunRow | None = None
 
 
 class OpenedRun:
@@ -121,6 +123,7 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
     Raises what `open_attempt` raises, and Misuse("run_kind") for a run that was started by `execute`.
     """
     row = context.store.reader().find_run(request.run_id)
+    refuse_taken(request.picked, row)
     parent = named_here(context, request.parent)
     known: Known = {}
     if row is not None:
@@ -150,6 +153,7 @@ def open_dynamic(context: Context, request: DynamicRequest) -> OpenedRun:
             definition=definition,
             takeover=request.takeover,
             known=known,
+            picked=request.picked,
         )
         if isinstance(opened, Attempt):
             return _opened(context, opened, request, known)

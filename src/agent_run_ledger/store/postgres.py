@@ -160,7 +160,7 @@ def _options(place: Place, *, readonly: bool) -> str:
 
 def _check_session(connection: Connection, place: Place, *, readonly: bool, primary: bool) -> None:
     found = connection.execute(statements(QUERIES_FILE)["select_session"], prepare=False).fetchall()[0]
-    pid, synchronous, path, encoding, version, standby, _ = found
+    pid, synchronous, path, encoding, version, standby, *_ = found
     location = place.location
     if pid != connection.info.backend_pid or path.replace(" ", "") != _SCHEMA_PATH:
         raise Refused(

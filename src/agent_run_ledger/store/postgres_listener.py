@@ -17,7 +17,7 @@ from agent_run_ledger.store.statements import statements
 WAIT_S: Final = 1.0
 """How long it waits for the server at a time: so long a listener that is not needed any more may live on."""
 AGAIN_S: Final = (0.5, 15.0)
-"""After a lost connection: the first pause, and the longest."""
+"""After a lost connection: the first pause, and the longest. One on which it heard begins anew."""
 
 
 class RunListener:
@@ -42,6 +42,8 @@ class RunListener:
         while not self._over.is_set():
             try:
                 with closing(connect(self._place)) as connection:
+                    connection.execute(statements(QUERIES_FILE)["listen"], prepare=False)
+                    pause_s = AGAIN_S[0]
                     self._hear(connection)
                 return
             except (psycopg.Error, LedgerError):
@@ -49,7 +51,6 @@ class RunListener:
                 pause_s = min(2 * pause_s, AGAIN_S[1])
 
     def _hear(self, connection: Connection) -> None:
-        connection.execute(statements(QUERIES_FILE)["listen"], prepare=False)
         self._tell()  # what was submitted before this connection listened
         while not self._over.is_set():
             for _ in connection.notifies(timeout=WAIT_S, stop_after=1):

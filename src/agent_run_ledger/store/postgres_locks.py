@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 
 import psycopg
@@ -24,8 +26,8 @@ _KEY_BYTES = 8
 class PostgresRunLocks:
     """See ports.RunLocks. The server gives a dead client's locks away when it notices: at once for a dead process.
 
-    A connection that was lost has lost its locks, and others may take them. That is waste and no harm: the generation
-    on every write is what is safe.
+    A connection that was lost has lost its locks, and others may take them until the next use takes back what is still
+    free. That is waste and no harm: the generation on every write is what is safe.
     """
 
     def __init__(self, place: Place, log_id: bytes) -> None:
@@ -34,7 +36,9 @@ class PostgresRunLocks:
         self._q = statements(QUERIES_FILE)
         self._connection: Connection | None = None
         self._runs: dict[int, object] = {}
+        self._given: deque[tuple[int, object]] = deque()
         self._mutex = threading.RLock()  # a run's lock that is collected comes in while the same thread is inside
+        self._inside = False
         self._closed = False
         self._pid = os.getpid()
 
@@ -57,7 +61,7 @@ class PostgresRunLocks:
     def live_runs(self, run_ids: Sequence[str]) -> frozenset[str]:
         """See ports.RunLocks.live_runs."""
         keys = {run_id: self._key_of(run_id) for run_id in run_ids}
-        with self._mutex:
+        with self._entered():
             try:
                 if not self._runs.keys().isdisjoint(keys.values()):
                     self._alive()  # a lost connection has lost its locks
@@ -68,43 +72,75 @@ class PostgresRunLocks:
         return frozenset(run_id for run_id, key in keys.items() if key in locked)
 
     def release_run(self, lock: _PostgresRunLock) -> None:
-        """Give a run back. In a forked child, after close, and for a lock that has none: nothing happens."""
+        """Give a run back. In a forked child, after close, and for a lock that has none: nothing happens.
+
+        The collector may come with a lock while this very thread uses the connection: then it is given back after that.
+        """
         if os.getpid() != self._pid:
             return
+        self._given.append((lock.key, lock.token))
         with self._mutex:
-            if self._runs.get(lock.key) is not lock.token:
-                return
-            del self._runs[lock.key]
-            connection = self._connection
-            if connection is None or connection.closed:
-                return
-            try:
-                connection.ask(self._q["unlock_run"], (lock.key,))
-            except psycopg.Error:
-                self._drop()  # whoever cannot unlock lets go of everything: a lock that stays would block for ever
+            if not self._inside:
+                with self._entered():
+                    pass
 
     def close(self) -> None:
         """Give up every lock. A second call does nothing."""
-        with self._mutex:
+        with self._entered():
             self._closed = True
             if os.getpid() == self._pid:
+                self._runs.clear()
                 self._drop()
 
-    def _take(self, lock: _PostgresRunLock) -> bool:
+    @contextmanager
+    def _entered(self) -> Generator[None]:
+        """Have the connection for this thread alone, and give back before and after what was released meanwhile."""
         with self._mutex:
+            self._inside = True
+            try:
+                self._give_back()
+                yield
+            finally:
+                try:
+                    self._give_back()
+                finally:
+                    self._inside = False
+
+    def _give_back(self) -> None:
+        while self._given:
+            key, token = self._given[0]
+            if self._runs.get(key) is token:
+                self._unlock(key)
+                del self._runs[key]
+            self._given.popleft()  # last: what comes between has it done again
+
+    def _unlock(self, key: int) -> None:
+        connection = self._connection
+        if connection is None or connection.closed or os.getpid() != self._pid:
+            return
+        try:
+            connection.ask(self._q["unlock_run"], (key,))
+        except psycopg.Error:
+            self._drop()  # whoever cannot unlock lets go of everything: a lock that stays would block for ever
+
+    def _take(self, lock: _PostgresRunLock) -> bool:
+        with self._entered():
             if lock.key in self._runs:
                 self._alive()
             if lock.key in self._runs:
                 return False
+            self._connected()  # before: a new connection takes what is in _runs
             self._runs[lock.key] = lock.token  # first: whatever comes between, a release gives both back
-            taken = bool(self._asked("try_lock_run", (lock.key,))[0][0])
-            self._runs[lock.key] = lock.token  # a connection that was lost by the question has lost all of them
+            taken = bool(self._asked("try_lock_run", (lock.key,), of=lock.key)[0][0])
             if not taken:
                 del self._runs[lock.key]
             return taken
 
-    def _asked(self, name: str, values: Row) -> list[Row]:
-        """Return the answer to a question; on a new connection where the question shows that the old one is lost."""
+    def _asked(self, name: str, values: Row, *, of: int | None = None) -> list[Row]:
+        """Return the answer to a question; on a new connection where the question shows that the old one is lost.
+
+        `of`: the lock that the question itself takes.
+        """
         connection = self._connected()
         try:
             return connection.ask(self._q[name], values)
@@ -112,29 +148,48 @@ class PostgresRunLocks:
             if not is_lost(error):
                 raise
             self._drop()
-            return self._connected().ask(self._q[name], values)
+            return self._connected(but=of).ask(self._q[name], values)
 
     def _alive(self) -> None:
-        """Forget the locks of a connection that was lost. Asked, for a dead peer shows itself only then."""
+        """Forget the locks of a connection that was lost, but those that a new one takes back.
+
+        It is asked, for a dead peer shows itself only then.
+        """
         connection = self._connected()
         try:
             connection.ask(self._q["select_clock"])
         except psycopg.Error:
             self._drop()
+            self._connected()
 
-    def _connected(self) -> Connection:
-        """Return the connection, a new one where there is none."""
+    def _connected(self, *, but: int | None = None) -> Connection:
+        """Return the connection, a new one where there is none: it has taken back what nobody else has taken.
+
+        Of the locks `but` is not taken: whoever asks is about to.
+        """
         if os.getpid() != self._pid:
             raise forked(self._place.location)
         if self._closed:
             raise Misuse(f"{self._place.location} was used after it was closed", code="store_closed")
         if self._connection is None:
-            self._connection = connect(self._place)  # never a standby: its locks are its own
+            connection = connect(self._place)  # never a standby: its locks are its own
+            try:
+                self._take_back(connection, [key for key in self._runs if key != but])
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
         return self._connection
 
+    def _take_back(self, connection: Connection, keys: list[int]) -> None:
+        """Take the locks that a lost connection had; who has one of them by now keeps it."""
+        for key in keys:
+            if not connection.ask(self._q["try_lock_run"], (key,))[0][0]:
+                self._runs.pop(key, None)
+
     def _drop(self) -> None:
+        """Close the connection: its locks are lost, and taken back by the next one."""
         connection, self._connection = self._connection, None
-        self._runs.clear()
         if connection is not None:
             connection.close()
 

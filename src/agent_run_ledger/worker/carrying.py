@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, StepTimeout
+from agent_run_ledger.errors import LedgerError, Pending, Refused, RunBusy, StepTimeout, Tampered, Unavailable
 from agent_run_ledger.ledger.run_ledger import RunLedger
+from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.leaving import of_other_program, of_store
+from agent_run_ledger.runs.picked import TAKEN, picked_as
 from agent_run_ledger.runs.submit import Submission
 
 
 class Outcome(StrEnum):
     """What became of a run that a worker took.
 
-    WAITS: it is suspended. FAILED: the program raised, and the record says so. ELSEWHERE: somebody else has it.
-    INTERRUPTED: the store, or what a step asked, could not be asked, and the run stands where it was. REFUSED: it
-    cannot be begun or gone on with as it is, by this program; one that is another program's stands where it was.
+    WAITS: it is suspended. FAILED: the program raised, and the record says so. ELSEWHERE: somebody else has it, or
+    carried it on since it was looked at. INTERRUPTED: the store, or what a step asked, could not be asked, and the run
+    stands where it was. REFUSED: it cannot be begun or gone on with as it is, by this program; one that is another
+    program's stands where it was.
     """
 
     COMPLETED = "completed"
@@ -27,10 +30,24 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-def carry(ledger: RunLedger, submission: Submission) -> tuple[Outcome, BaseException | None]:
-    """Begin or go on with a run, and return what became of it; never raises but what ends a thread."""
+_OF_THE_STORE: Final = frozenset(
+    {"store_replaced", "emptied", "schema_changed", "stray_sqlite", "retired", "moving", "arriving"}
+)
+
+
+def is_of_the_store(error: BaseException | None) -> bool:
+    """Return whether this says of the whole store that it is not the one that it was, or takes no runs any more."""
+    return isinstance(error, Tampered | Refused) and error.code in _OF_THE_STORE
+
+
+def carry(ledger: RunLedger, row: RunRow, submission: Submission) -> tuple[Outcome, BaseException | None]:
+    """Begin or go on with a run as it stands in this row, and return what became of it.
+
+    Never raises but what ends a thread.
+    """
     try:
-        _call(ledger, submission)
+        with picked_as(row):
+            _call(ledger, submission)
     except RunBusy as error:
         return Outcome.ELSEWHERE, error
     except Pending as error:
@@ -41,6 +58,8 @@ def carry(ledger: RunLedger, submission: Submission) -> tuple[Outcome, BaseExcep
 
 
 def _fate(error: Exception) -> Outcome:
+    if isinstance(error, Unavailable) and error.code == TAKEN:
+        return Outcome.ELSEWHERE
     if of_other_program(error):
         return Outcome.REFUSED
     if of_store(error):

@@ -29,8 +29,9 @@ class Picker:
     A look goes on behind the last run that was looked at, and through a part of those that were passed over before, in
     turns: so many runs that nobody can carry out hold up none behind them, and a look costs as much however many they
     are. Who took a run in vain, since another worker was quicker, begins somewhere in the next few, and the more of
-    them the oftener that happens: workers that look at once do not fight over one head. `fraction`: from 0 up to 1, by
-    chance. `pick` and `is_idle` are for one thread, the others for any.
+    them the oftener that happens: workers that look at once do not fight over one head. Of the room a part is kept for
+    what was suspended and may go on, once in LOOK_S: new submissions without an end do not hold it up. `fraction`: from
+    0 up to 1, by chance. `pick` and `is_idle` are for one thread, the others for any.
     """
 
     def __init__(
@@ -50,17 +51,22 @@ class Picker:
         self._passed = 0  # and up to here once more, in this round
         self._waiting = 0
         self._new_first = False
+        self._woke = False
 
     def pick(self, room: int, in_hand: Collection[str]) -> list[RunRow]:
         """Return at most `room` runs to take now, in the order of submission; those that were suspended last."""
         self._forget()
+        woken, more = self._awake_first(room, in_hand)
+        in_hand, room = {*in_hand, *(row.run_id for row in woken)}, room - len(woken)
         self._new_first = not self._new_first
         looks = (self._look_on, self._look_again) if self._new_first else (self._look_again, self._look_on)
         found: list[RunRow] = []
         for look in looks:
             found += look(room - len(found), {*in_hand, *(row.run_id for row in found)})
         found.sort(key=lambda row: row.row_id)
-        return found + self._awake(room - len(found), {*in_hand, *(row.run_id for row in found)})
+        if more:
+            woken += self._awake(room - len(found), {*in_hand, *(row.run_id for row in found)})
+        return found + woken
 
     def ended(self, run_id: str, *, elsewhere: bool = False) -> None:
         """Note that a run was carried out as far as it goes, or was taken in vain, since somebody else has it."""
@@ -150,11 +156,23 @@ class Picker:
             return found, after, over
         return found, left[0].row_id - 1, False
 
+    def _awake_first(self, room: int, in_hand: Collection[str]) -> tuple[list[RunRow], bool]:
+        """Return suspended runs that may go on, for half of the room, and whether more of them may have what is left.
+
+        One place alone goes to them at every second look for them that finds some.
+        """
+        if room < 1 or self._now_s() - self._waiting_s < LOOK_S:
+            return [], False
+        self._waiting_s = self._now_s()
+        share = room // 2 if room > 1 else int(not self._woke)
+        found = self._awake(share, in_hand)
+        self._woke = bool(found) and room == 1
+        return found, len(found) == share
+
     def _awake(self, room: int, in_hand: Collection[str]) -> list[RunRow]:
         """Return suspended runs for which something may be new, from where the last look ended."""
-        if room < 1 or self._now_s() - self._waiting_s < LOOK_S:
+        if room < 1:
             return []
-        self._waiting_s = self._now_s()
         page = self._queue.waiting(after_row_id=self._waiting, limit=LOOKED_AT)
         found: list[RunRow] = []
         for row in page:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -15,8 +16,10 @@ from agent_run_ledger.errors import LedgerError, Misuse, Unavailable, Uncertain
 from agent_run_ledger.kernel.store_urls import is_url
 from agent_run_ledger.ledger.run_ledger import RunLedger
 from agent_run_ledger.ports import RunRow
-from agent_run_ledger.worker.carrying import Outcome, carry
-from agent_run_ledger.worker.picking import Picker
+from agent_run_ledger.worker.carrying import Outcome, carry, is_of_the_store
+from agent_run_ledger.worker.picking import LOOK_S, Picker
+
+log = logging.getLogger("agent_run_ledger")
 
 MOST_AT_ONCE: Final = 1_024
 _TROUBLE_S: Final = (0.5, 10.0)
@@ -75,7 +78,8 @@ class Worker:
     worker leaves, killed or drained, the next one goes on with, and pays for nothing recorded twice. A store that
     cannot be asked, or not be opened yet, is asked again, and nothing is lost by it: `tell` hears of it once, and again
     where the cause is another one. A run that raised is failed, and is not tried again by itself; one that this program
-    cannot go on with is left as it stood. `tell` is called for what happens, from several threads.
+    cannot go on with is left as it stood. `tell` is called for what happens, from several threads; what
+    it raises is logged.
     """
 
     def __init__(
@@ -105,6 +109,8 @@ class Worker:
         self._failure: BaseException | None = None
         self._trouble = ""
         self._tries = 0
+        self._unheard = False
+        self._kept_s = float("-inf")
         self.tally = Tally()
 
     @property
@@ -122,7 +128,8 @@ class Worker:
 
         With `until_idle` a run that nobody of this program can carry out ends it too, once it was tried. What says that
         this store can never be worked on is raised: Refused, Misuse, Tampered as `ports.Store` and its opener say, and
-        at the beginning Unavailable("cannot_open"), or "read_only" for a file.
+        at the beginning Unavailable("cannot_open"), or "read_only" for a file. So is what a run was told of the whole
+        store: that it was replaced, emptied, changed in its schema, or moved away.
         """
         pool = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="run")
         self._looking = threading.Thread(target=self._look, args=(pool, until_idle), name="arl-look", daemon=True)
@@ -177,17 +184,28 @@ class Worker:
         self._tries += 1
         if error.code != self._trouble:
             self._trouble = error.code
-            self._tell(Told("trouble", "", f"the store cannot be asked ({error.code}), and is asked again: {error}"))
+            self._say(Told("trouble", "", f"the store cannot be asked ({error.code}), and is asked again: {error}"))
 
     def _answered(self) -> None:
         if self._trouble:
-            self._tell(Told("answers", "", f"the store was asked in vain {self._tries} times, and answers"))
+            self._say(Told("answers", "", f"the store was asked in vain {self._tries} times, and answers"))
             self._trouble, self._tries = "", 0
+
+    def _say(self, told: Told) -> None:
+        """Tell of it. Who listens and fails at it keeps no run from being carried out; it is logged, once."""
+        try:
+            self._tell(told)
+        except Exception:
+            with self._lock:
+                again, self._unheard = self._unheard, True
+            if not again:
+                log.warning("what a worker does is not told to the end: `tell` raised", exc_info=True)
 
     def _take(self, pool: ThreadPoolExecutor) -> int:
         """Take as many runs as there is room for, and return how many."""
         with self._lock:
             in_hand = frozenset(self._in_hand)
+        self._keep(in_hand)
         room = self._settings.concurrency - len(in_hand)
         rows = self._picker.pick(room, in_hand) if room > 0 else []
         for row in rows:
@@ -198,6 +216,13 @@ class Worker:
                 pool.submit(self._carry, row)
         return len(rows)
 
+    def _keep(self, in_hand: Collection[str]) -> None:
+        """Ask now and then for what is in hand: where a server ended the session of its locks, they are taken back."""
+        now_s = time.monotonic()
+        if in_hand and now_s - self._kept_s >= LOOK_S:
+            self._kept_s = now_s
+            self._queue.live(list(in_hand))
+
     def _is_idle(self) -> bool:
         with self._lock:
             if self._in_hand:
@@ -205,13 +230,13 @@ class Worker:
         return self._picker.is_idle()
 
     def _carry(self, row: RunRow) -> None:
-        outcome, words = Outcome.INTERRUPTED, "its thread was ended"
+        outcome, words, error = Outcome.INTERRUPTED, "its thread was ended", None
         try:
-            self._tell(Told("taken", row.run_id))
+            self._say(Told("taken", row.run_id))
             outcome, error = self._outcome(row)
             words = "" if error is None else f"{type(error).__name__}: {error}"
         finally:
-            self._note(row.run_id, outcome, words)
+            self._note(row.run_id, outcome, words, error)
 
     def _outcome(self, row: RunRow) -> tuple[Outcome, BaseException | None]:
         try:
@@ -220,21 +245,27 @@ class Worker:
             return Outcome.INTERRUPTED, error
         except LedgerError as error:
             return Outcome.REFUSED, error
-        return carry(self._ledger, submission)
+        return carry(self._ledger, row, submission)
 
-    def _note(self, run_id: str, outcome: Outcome, words: str) -> None:
-        """Note what became of a run; where it still stands in the queue it is left alone for a while."""
+    def _note(self, run_id: str, outcome: Outcome, words: str, error: BaseException | None) -> None:
+        """Note what became of a run; where it still stands in the queue it is left alone for a while.
+
+        What is said of the whole store then ends the worker: no run of it will fare better.
+        """
         refused = outcome is Outcome.REFUSED
         over = outcome in (Outcome.COMPLETED, Outcome.FAILED, Outcome.WAITS, Outcome.REFUSED)
         if outcome is Outcome.ELSEWHERE or (over and not self._stays(run_id)):
             self._picker.ended(run_id, elsewhere=not over)
         else:
+            if is_of_the_store(error):
+                self._failure = self._failure or error
+                self._stopping = True
             left_s = self._picker.failed(run_id, refused=refused)
             words = f"{words}; tried again in {left_s:g} s".removeprefix("; ")
         with self._lock:
             self._in_hand.discard(run_id)
             self.tally.outcomes[outcome] += 1
-        self._tell(Told(outcome.value, run_id, words))
+        self._say(Told(outcome.value, run_id, words))
         self._again.set()
 
     def _stays(self, run_id: str) -> bool:

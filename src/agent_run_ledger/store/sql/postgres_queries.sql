@@ -294,7 +294,10 @@ UNION ALL SELECT 'function', p.proname::text, encode(sha256(convert_to(p.prosrc,
 -- name: select_session
 SELECT pg_catalog.pg_backend_pid(), current_setting('synchronous_commit'), current_setting('search_path'),
     current_setting('server_encoding'), current_setting('server_version_num')::bigint, pg_catalog.pg_is_in_recovery(),
-    current_setting('transaction_read_only');
+    current_setting('transaction_read_only'),
+    -- A session that is idle for long is none that is over: locks of live runs are held by one. Older servers end none.
+    CASE WHEN current_setting('server_version_num')::bigint >= 140000
+        THEN pg_catalog.set_config('idle_session_timeout', '0', FALSE) END;
 
 -- name: select_known
 -- What is there: whether a schema of our name, whether our table of what the store says of itself.
