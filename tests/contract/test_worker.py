@@ -14,6 +14,7 @@ from agent_run_ledger import ApprovalPending, LedgerError, Pending, RunLedger, T
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.run_queue import RunQueue
+from agent_run_ledger.store.postgres_listener import WAIT_S
 from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.worker import Told, Worker, WorkerSettings
 from agent_run_ledger.worker.carrying import Outcome
@@ -456,6 +457,7 @@ def test_a_worker_at_a_server_hears_of_a_submission(ledger: RunLedger, request: 
         at_server = request.node.callspec.params["engine"] == "postgres"
         assert heard.wait(30 if at_server else 0.05) is at_server  # once, when it begins to listen
         heard.clear()
+        assert not heard.wait(3 * WAIT_S if at_server else 0)  # its connection stays, though nothing comes on it
         ledger.submit("r1")
         assert heard.wait(30 if at_server else 0.05) is at_server
     finally:

@@ -108,7 +108,7 @@ class _Bounded(psycopg.Connection[Row]):
         try:
             return super().wait(gen, interval, timeout=self.limit_s if timeout is None else timeout)
         except psycopg.Error as error:
-            if type(error).__name__ != "_WaitTimeout":
+            if timeout is not None or type(error).__name__ != "_WaitTimeout":  # who gave a limit expects its end
                 raise
             self.pgconn.finish()
             raise psycopg.OperationalError(f"the server said nothing for {self.limit_s:g} s") from error
