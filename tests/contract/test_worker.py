@@ -300,7 +300,7 @@ def test_what_is_said_of_the_whole_store_ends_a_worker_with_it(
         assert done(ledger) == {"refused": 2}
         said[0] = error("of the store", code=code)
         with pytest.raises(error) as caught:
-            Worker(ledger, settings=settings()).run()
+            Worker(ledger, settings=settings()).run(until_idle=True)
         assert caught.value is said[0]
     assert done(ledger) == {"completed": 2}
 
