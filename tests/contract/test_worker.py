@@ -276,8 +276,9 @@ def test_what_fails_at_listening_keeps_no_run_from_being_carried_out(
     def deaf(_: Told) -> None:
         raise BrokenPipeError("stderr is closed")
 
-    tally = Worker(ledger, settings=settings(), tell=deaf).run(until_idle=True)
-    assert tally.outcomes == {Outcome.COMPLETED: 3}
+    worker = Worker(ledger, settings=settings(), tell=deaf)
+    working(worker, lambda: worker.tally.outcomes[Outcome.COMPLETED] == 3)
+    assert worker.tally.outcomes == {Outcome.COMPLETED: 3}
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
