@@ -277,8 +277,9 @@ def test_what_fails_at_listening_keeps_no_run_from_being_carried_out(
     def deaf(_: Told) -> None:
         raise BrokenPipeError("stderr is closed")
 
-    tally = Worker(ledger, settings=settings(), tell=deaf).run(until_idle=True)
-    assert tally.outcomes == {Outcome.COMPLETED: 3}
+    worker = Worker(ledger, settings=settings(), tell=deaf)
+    working(worker, lambda: worker.tally.outcomes[Outcome.COMPLETED] == 3)
+    assert worker.tally.outcomes == {Outcome.COMPLETED: 3}
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -301,7 +302,7 @@ def test_what_is_said_of_the_whole_store_ends_a_worker_with_it(
         assert done(ledger) == {"refused": 2}
         said[0] = error("of the store", code=code)
         with pytest.raises(error) as caught:
-            Worker(ledger, settings=settings()).run()
+            Worker(ledger, settings=settings()).run(until_idle=True)
         assert caught.value is said[0]
     assert done(ledger) == {"completed": 2}
 

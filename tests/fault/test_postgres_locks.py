@@ -79,10 +79,13 @@ def test_locks_of_a_lost_session_are_taken_back_but_those_that_others_have(
     assert not ours.is_run_live("else")  # the next use, whatever it asks
     assert others.live_runs(["kept", "lost"]) == {"kept", "lost"}
     assert (others.lock_run("kept"), ours.lock_run("lost")) == (None, None)
-    lost.release()  # it is not ours any more
-    assert ours.lock_run("lost") is None
-    kept.release()
     theirs.release()
+    again = ours.lock_run("lost")
+    assert again is not None, "nor did we hold it for ours meanwhile"
+    lost.release()  # it is not this one any more
+    assert others.lock_run("lost") is None
+    again.release()
+    kept.release()
     assert others.live_runs(["kept", "lost"]) == frozenset()
 
 
@@ -105,7 +108,7 @@ def test_the_collector_may_come_with_a_lock_while_its_connection_is_used(
     locks: Callable[[], PostgresRunLocks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, others = locks(), locks()
-    connection = ours._connected()
+    connection, held = ours._connected(), others.lock_run("held")
 
     class Left:
         """A session that was left in a cycle, with its lock."""
@@ -124,10 +127,12 @@ def test_the_collector_may_come_with_a_lock_while_its_connection_is_used(
         return real(self, *given, **named)
 
     monkeypatch.setattr(type(connection), "wait", wait)
-    asking = threading.Thread(target=lambda: ours.is_run_live("else"), daemon=True)
+    answers: list[frozenset[str]] = []
+    asking = threading.Thread(target=lambda: answers.append(ours.live_runs(["held", "else"])), daemon=True)
     asking.start()
     asking.join(30)
     assert (came, asking.is_alive()) == ([1], False)
+    assert (answers, held is not None) == ([{"held"}], True), "the answer to another question"
     assert others.lock_run("left") is not None
 
 

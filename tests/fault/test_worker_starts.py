@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -106,6 +107,7 @@ def test_a_worker_whose_server_stands_still_in_the_middle_ends_when_it_is_told_t
         listens = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND query ~* '^listen'"
         worker.until(lambda: server.run(listens) == [(1,)])
         with server.stands_still():
+            time.sleep(0.5)  # many of its polls: by now it asks
             assert worker.end(signal.SIGTERM, within_s=30) == (0, "nothing was to do\n"), worker.lines
 
 
