@@ -36,6 +36,8 @@ _VACUUM_S = 3_600.0
 _STANDS_STILL_MS = 5_000
 """A transaction takes milliseconds; whose holder says nothing for so long is ended by whoever waited in vain."""
 _WARNING = "WARNING"
+_OP_ID = "events_op_id_key"
+"""The constraint by which an operation is in the log once."""
 
 
 class PostgresWriter:
@@ -281,7 +283,9 @@ class PostgresWriter:
         """
         location, connection, leaf = self._place.location, self._connection, committing.leaf
         if leaf is None or (connection is not None and not connection.closed):
-            if breaks_unique(error) and error.diag.table_name == "events":  # it may be heard of before COMMIT is sent
+            if (
+                breaks_unique(error) and error.diag.constraint_name == _OP_ID
+            ):  # it may be heard of before COMMIT is sent
                 raise already_committed(committing.op_id) from error
             raise (translated(error, location) if committing.tx is None else committing.tx.meant(error)) from error
         try:
