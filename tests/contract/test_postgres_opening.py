@@ -198,7 +198,10 @@ def test_each_of_several_hosts_is_shown_with_its_port(url: str, shown: str, monk
 
 
 def test_what_the_database_was_set_to_does_not_count(postgres: Cluster, database: str, url: str) -> None:
-    for setting in ("synchronous_commit = off", "search_path = public", "default_transaction_isolation = serializable"):
+    for setting in (
+        "synchronous_commit = off", "search_path = public", "default_transaction_isolation = serializable",
+        "quote_all_identifiers = on", "bytea_output = escape", "standard_conforming_strings = off",
+    ):  # fmt: skip
         postgres.run(f"ALTER DATABASE {database} SET {setting}")
     store = open_postgres(url, create=True)
     begin(store)
@@ -207,6 +210,7 @@ def test_what_the_database_was_set_to_does_not_count(postgres: Cluster, database
     assert connection.execute("SHOW synchronous_commit").fetchall() == [("on",)]
     assert check_log(store) == 2
     store.close()
+    open_postgres(url, create=False).close()
 
 
 def test_a_newer_schema_is_refused(postgres: Cluster, backend: Backend) -> None:

@@ -151,6 +151,9 @@ def _options(place: Place, *, readonly: bool) -> str:
         "client_min_messages": "warning",
         "default_transaction_read_only": "on" if readonly else "off",
         "jit": "off",
+        "quote_all_identifiers": "off",  # this and the next two: the text of definitions is compared
+        "bytea_output": "hex",
+        "standard_conforming_strings": "on",
     }
     if "synchronous_commit" not in given:
         wanted["synchronous_commit"] = "on"

@@ -283,9 +283,7 @@ class PostgresWriter:
         """
         location, connection, leaf = self._place.location, self._connection, committing.leaf
         if leaf is None or (connection is not None and not connection.closed):
-            if (
-                breaks_unique(error) and error.diag.constraint_name == _OP_ID
-            ):  # it may be heard of before COMMIT is sent
+            if breaks_unique(error) and error.diag.constraint_name == _OP_ID:  # maybe before COMMIT
                 raise already_committed(committing.op_id) from error
             raise (translated(error, location) if committing.tx is None else committing.tx.meant(error)) from error
         try:
