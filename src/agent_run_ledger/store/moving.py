@@ -13,7 +13,7 @@ from agent_run_ledger import probes
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import LedgerError, Misuse, NotAdmitted, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.merkle import root
-from agent_run_ledger.kernel.store_urls import is_url
+from agent_run_ledger.kernel.store_urls import check_wait, is_url
 from agent_run_ledger.ports import Entropy, Reader
 from agent_run_ledger.store.move_sides import (
     LOG_TABLES,
@@ -124,6 +124,7 @@ def abandon(source: Named, target: Named, *, wait_s: float = WAIT_S, entropy: En
 
 @contextmanager
 def _at_work(source: Named, target: Named, wait_s: float, entropy: Entropy) -> Generator[_Work, None, None]:
+    check_wait(wait_s)
     one, other = _spot(source, wait_s, entropy), _spot(target, wait_s, entropy)
     if one.location == other.location:
         raise Refused(f"{one.location} is both source and target", code="same_store", hint="name two stores")
