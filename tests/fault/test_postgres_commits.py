@@ -286,19 +286,6 @@ def test_an_operation_that_is_on_record_is_named_however_early_the_server_says_s
     assert check_log(store) == 3
 
 
-def test_a_leaf_whose_place_is_taken_is_no_operation_that_is_on_record(postgres: Cluster) -> None:
-    """Where the head was set back, the next leaf breaks a rule too, and its operation is not in the log."""
-    database = postgres.new_database()
-    open_postgres(postgres.url(database), create=True).close()
-    postgres.run("UPDATE agent_run_ledger.head SET size = 0, frontier = ''", database)
-    store = open_postgres(postgres.url(database), create=False)
-    with pytest.raises(LedgerError) as caught:
-        store.transact(op(), lambda tx: begin_in(tx, "one"))
-    store.close()
-    assert caught.value.code == "constraint"
-    postgres.drop(database)
-
-
 def test_a_lookup_waits_for_who_holds_the_head_and_guesses_nothing_when_that_stays(
     postgres: Cluster, path: Relay
 ) -> None:
