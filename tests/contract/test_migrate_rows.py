@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.ledger.migrate import Moved, abandon_migration, migrate
 from agent_run_ledger.store import Standing, open_store
 from agent_run_ledger.store.move_sides import BIG, TABLES
+from agent_run_ledger.store.moves import MOVER, Mover
 from agent_run_ledger.store.moving import _at_work, move
 from agent_run_ledger.store.statements import sql_text, statements
 from tests.contract.move_kit import KEYS, live, pipeline, tables_of
@@ -131,10 +133,12 @@ def test_a_source_that_retired_has_no_way_back(place: Place, kind: str) -> None:
     migrate(source, target)
     with _at_work(source, target, 5.0, SystemEntropy()) as work:
         _, here = work._look()
+        with closing(work._source.reading()) as side:
+            work._size = side.head().size
         before = replace(here, standing=Standing.MOVING)
         back = lambda tx: work._step(tx, before, Standing.LIVE)  # noqa: E731
         refused(lambda: work._store.transact_moving(op(), back), "move_over")
-        other = replace(before, move_id=b"o" * 16)
+        other = replace(here, move_id=b"o" * 16)
         again = lambda tx: work._step(tx, other, Standing.RETIRED)  # noqa: E731
         refused(lambda: work._store.transact_moving(op(), again), "move_over")
     assert not live(source)
@@ -147,10 +151,23 @@ def test_only_what_is_being_filled_is_taken_away(small: Path, place: Place, kind
     migrate(small, target)
     with _at_work(small, target, 5.0, SystemEntropy()) as work:
         _, here = work._look()
-        work._target.discard(here.move_id)
+        assert not work._target.discard(Mover(move_id=here.move_id, token=filled_by(target)))
     assert live(target)
     pipeline(path, "r1")
     interrupted(path, other := place(kind), "migrate.chunk")
     with _at_work(path, other, 5.0, SystemEntropy()) as work:
-        work._target.discard(b"another move's.."[:16])
-    refused(lambda: open_store(other, create=False), "arriving")
+        _, here = work._look()
+        token = filled_by(other)
+        assert not work._target.discard(Mover(move_id=b"o" * 16, token=token))
+        assert not work._target.discard(Mover(move_id=here.move_id, token=b"o" * 16))
+        refused(lambda: open_store(other, create=False), "arriving")
+        assert work._target.discard(Mover(move_id=here.move_id, token=token))
+    refused(lambda: open_store(other, create=False), "no_store")
+
+
+def filled_by(named: Any) -> bytes:
+    store = open_store(named, create=False, moving=True)
+    try:
+        return bytes(store.reader().meta()[MOVER])  # type: ignore[attr-defined]
+    finally:
+        store.close()

@@ -40,10 +40,11 @@ def url(postgres: Cluster) -> Iterator[str]:
 @contextmanager
 def the_next_program(monkeypatch: pytest.MonkeyPatch, migration: str = "grows") -> Iterator[None]:
     """Let this process be a program of the next version, whose tables of runs have one more column."""
+    catalog = sql_text(postgres_schema.CATALOG_FILE)
     texts = {
         f"postgres_{NEXT:04}.sql": TEXTS[migration],
-        f"postgres_catalog_{NEXT - 1:04}.txt": sql_text(postgres_schema.CATALOG_FILE),
-        postgres_schema.CATALOG_FILE: f"{sql_text(postgres_schema.CATALOG_FILE)}column runs.note text\n",
+        f"postgres_catalog_{NEXT - 1:04}.txt": catalog,
+        postgres_schema.CATALOG_FILE: f"{catalog}column runs.note text collate default\n",
     }
     with monkeypatch.context() as patched:
         patched.setattr(postgres_schema, "SCHEMA_VERSION", NEXT)

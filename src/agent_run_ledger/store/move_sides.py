@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from agent_run_ledger.kernel.envelope import Change
 from agent_run_ledger.ports import Head, Store
-from agent_run_ledger.store.moves import Move
+from agent_run_ledger.store.moves import Move, Mover, is_arriving, is_filled_by, move_of, move_over
 from agent_run_ledger.store.rows import Row, head_from
 
 T = TypeVar("T")
@@ -87,7 +87,17 @@ class Side(ABC):
 
 
 class FillingSide(Side):
-    """A side that is filled, too."""
+    """A side that is filled, too, by the one process that took it over last.
+
+    Each transaction locks the head of the log first, and looks then at whose store it is: Refused("move_over") where
+    another process took it over, or where it is being filled no more. A lock that was lost shows itself too late.
+    """
+
+    mover: Mover
+
+    @abstractmethod
+    def take_over(self) -> None:
+        """Have this process, and none before it, fill the store, which must be arriving by its move."""
 
     @abstractmethod
     def put(self, table: str, rows: Sequence[Row]) -> None:
@@ -99,6 +109,16 @@ class FillingSide(Side):
 
         Uncertain("commit_unconfirmed") where a standby did not confirm.
         """
+
+    def check_mine(self) -> None:
+        """Refused("move_over") unless this process fills the store."""
+        self.put(LOG_TABLES[0], ())
+
+    def check(self, meta: Mapping[str, Any], *, taken: bool = True) -> None:
+        """Refused("move_over") unless the store that says this is filled by this process; or may be, if not `taken`."""
+        arriving = is_arriving(move_of(meta, self.location), self.mover.move_id)
+        if not (is_filled_by(meta, self.mover, self.location) if taken else arriving):
+            raise move_over(self.location)
 
 
 class Spot(ABC):
@@ -119,15 +139,15 @@ class Spot(ABC):
         """
 
     @abstractmethod
-    def discard(self, move_id: bytes) -> None:
-        """Take away what `make` made, unless it says another thing of itself by now."""
+    def discard(self, mover: Mover) -> bool:
+        """Take away what `make` made, unless another process fills it by now, or it is live; return whether it did."""
 
     @abstractmethod
     def reading(self) -> Side:
         """Open the store to read its tables."""
 
     @abstractmethod
-    def filling(self) -> FillingSide:
+    def filling(self, mover: Mover) -> FillingSide:
         """Open the store to fill its tables."""
 
     @abstractmethod
@@ -137,6 +157,11 @@ class Spot(ABC):
 
 class MovingTx(Protocol):
     """What a transaction of a move can do."""
+
+    @property
+    def size(self) -> int:
+        """How many leaves the log has before that of this transaction."""
+        ...
 
     def metas(self) -> Mapping[str, Any]:
         """Return all lines of meta as the transaction sees them."""

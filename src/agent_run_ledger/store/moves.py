@@ -15,6 +15,9 @@ MOVE_ID: Final = "move_id"
 PEER: Final = "move_peer"
 """Lines of meta, which a store that never took part in a move does not have."""
 
+MOVER: Final = "mover"
+"""The line of a target that says which process fills it: the one that took it over last."""
+
 MOVE_ID_BYTES: Final = 16
 
 MOVING_STATE: Final = "moving"
@@ -46,6 +49,14 @@ class Move:
     peer: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mover:
+    """One process at one move. `token` (16 random bytes) is its own: a target is filled by whose token it has."""
+
+    move_id: bytes
+    token: bytes
+
+
 Meta = Mapping[str, Any]
 
 
@@ -69,6 +80,20 @@ def lines_of(move: Move) -> tuple[tuple[str, bytes | int], ...]:
 def is_arriving(move: Move, move_id: bytes) -> bool:
     """Return whether a store is being filled by this move."""
     return (move.standing, move.move_id) == (Standing.ARRIVING, move_id)
+
+
+def is_filled_by(meta: Meta, mover: Mover, location: str) -> bool:
+    """Return whether what these lines of meta are of is being filled by this process, and by none since."""
+    return is_arriving(move_of(meta, location), mover.move_id) and meta.get(MOVER) == mover.token
+
+
+def move_over(location: str) -> LedgerError:
+    """Return what to raise where another process went on with a move, or ended it."""
+    return Refused(
+        f"{location} is no longer where this move left it",
+        code="move_over",
+        hint="another process went on with the move or ended it; look at both stores with `arl doctor`",
+    )
 
 
 def check_open(move: Move, fresh: Callable[[], Move], location: str, *, readonly: bool) -> None:

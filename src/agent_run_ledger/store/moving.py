@@ -13,7 +13,7 @@ from agent_run_ledger import probes
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import LedgerError, Misuse, NotAdmitted, Refused, Tampered, Unavailable
 from agent_run_ledger.kernel.merkle import root
-from agent_run_ledger.kernel.store_urls import is_url
+from agent_run_ledger.kernel.store_urls import check_wait, is_url
 from agent_run_ledger.ports import Entropy, Reader
 from agent_run_ledger.store.move_sides import (
     LOG_TABLES,
@@ -30,12 +30,15 @@ from agent_run_ledger.store.moves import (
     MOVING_STATE,
     RETIRED_STATE,
     Move,
+    Mover,
     Standing,
     change,
     is_arriving,
+    is_filled_by,
     lines_of,
     live_state,
     move_of,
+    move_over,
     refusal,
 )
 
@@ -98,7 +101,8 @@ def move(
     The order is what keeps the two apart. The source stops (a leaf: moving). The target is filled, and may be used for
     nothing. It is compared and checked. The source retires (a leaf: retired), for ever. The target gets that leaf, and
     only then, with a leaf of its own, it is live. A process that dies anywhere leaves at most one that can be written;
-    the same call goes on.
+    the same call goes on. One that lost its lock is refused by what stands in both stores, with move_over: the target
+    is filled by whoever took it over last, and the source takes a step only from where its mover saw it.
 
     Refused: no_store, runs_live, retired, other_target, target_not_empty, same_store, target_gone, destination_exists,
     move_over. NotAdmitted("is_copy"). Unavailable("store_busy") while another process moves it.
@@ -120,6 +124,7 @@ def abandon(source: Named, target: Named, *, wait_s: float = WAIT_S, entropy: En
 
 @contextmanager
 def _at_work(source: Named, target: Named, wait_s: float, entropy: Entropy) -> Generator[_Work, None, None]:
+    check_wait(wait_s)
     one, other = _spot(source, wait_s, entropy), _spot(target, wait_s, entropy)
     if one.location == other.location:
         raise Refused(f"{one.location} is both source and target", code="same_store", hint="name two stores")
@@ -152,13 +157,19 @@ def _spot(named: Named, wait_s: float, entropy: Entropy) -> Spot:
 
 
 class _Work:
-    """One move, by the one process that has the source's lock for it."""
+    """One move, by the one process that has the source's lock for it.
+
+    The lock spares others the attempt. It can be lost, and is not what keeps two apart.
+    """
 
     def __init__(self, store: MovingStore, source: Spot, target: Spot, entropy: Entropy) -> None:
         self._store = store
         self._source = source
         self._target = target
         self._entropy = entropy
+        self._token = entropy.token(MOVE_ID_BYTES)
+        self._size: int | None = None
+        """How many leaves the source had when this process took the target over, and with its own steps since."""
 
     def move(self, check: Check, progress: Progress) -> Moved:
         """See move."""
@@ -173,13 +184,13 @@ class _Work:
                 return self._moved(resumed=True, already=True)
             if there.standing is not Standing.ARRIVING:
                 raise self._retired(here, there)
-            move_id = here.move_id
+            mover = self._take_over(here)
         else:
-            move_id = self._begin(meta, here, found)
-            self._fill(move_id, check, progress)
-        self._retire(move_id)
-        self._catch_up()
-        self._live(move_id)
+            mover, here = self._begin(meta, here, found)
+            self._fill(mover, check, progress)
+        self._retire(here)
+        self._catch_up(mover)
+        self._live(mover)
         return self._moved(resumed=resumed, already=False)
 
     def abandon(self) -> Abandoned:
@@ -187,16 +198,22 @@ class _Work:
         meta, here = self._look()
         if here.standing is Standing.RETIRED:
             raise refusal(here, self._source.location)
+        mover = self._take_to_discard(meta)
+        if self._look()[1] != here:
+            raise move_over(self._source.location)
         live_again = here.standing is Standing.MOVING
         if live_again:
             self._store.transact_moving(self._entropy.uuid7(), lambda tx: self._step(tx, here, Standing.LIVE))
             probes.reach("migrate.abandoned")
+        discarded = False
+        with suppress(LedgerError):
+            discarded = mover is not None and self._target.discard(mover)
         return Abandoned(
             source=self._source.location,
             target=self._target.location,
             log_id=self._store.log_id,
             live_again=live_again,
-            discarded=self._discard(meta),
+            discarded=discarded,
         )
 
     def _look(self) -> tuple[Mapping[str, Any], Move]:
@@ -209,8 +226,17 @@ class _Work:
             raise NotAdmitted(f"{location} is a copy", code="is_copy", hint="only what it was made of can be moved")
         return meta, here
 
-    def _begin(self, meta: Mapping[str, Any], here: Move, found: Mapping[str, Any] | None) -> bytes:
-        """Have a target that is ours, and a source that has stopped; return the id of the move."""
+    def _take_over(self, here: Move) -> Mover:
+        """Have the target filled by this process and none before it, and note where the source stands then."""
+        mover = Mover(move_id=here.move_id, token=self._token)
+        with closing(self._target.filling(mover)) as side:
+            side.take_over()
+        with closing(self._source.reading()) as side:
+            self._size = side.head().size
+        return mover
+
+    def _begin(self, meta: Mapping[str, Any], here: Move, found: Mapping[str, Any] | None) -> tuple[Mover, Move]:
+        """Have a target that is ours, and a source that has stopped; return who moves, and where the source stands."""
         location, peer = self._source.location, self._target.location
         if here.standing is Standing.MOVING and here.peer != peer:
             raise Refused(
@@ -227,18 +253,18 @@ class _Work:
             probes.reach("migrate.target")
         elif not is_arriving(move_of(found, peer), move_id):
             raise self._taken(found)
+        began = Move(standing=Standing.MOVING, move_id=move_id, peer=peer)
+        mover = self._take_over(began)
         if here.standing is Standing.LIVE:
-            began = Move(standing=Standing.MOVING, move_id=move_id, peer=peer)
-            self._store.transact_moving(self._entropy.uuid7(), lambda tx: self._stop(tx, began))
+            self._size = self._store.transact_moving(self._entropy.uuid7(), lambda tx: self._stop(tx, began))
             probes.reach("migrate.begun")
         try:
             self._check_no_run_lives()  # nothing begins any more: each begins with a transaction
         except LedgerError:
             if here.standing is Standing.LIVE:
-                stopped = Move(standing=Standing.MOVING, move_id=move_id, peer=peer)
-                self._store.transact_moving(self._entropy.uuid7(), lambda tx: self._step(tx, stopped, Standing.LIVE))
+                self._store.transact_moving(self._entropy.uuid7(), lambda tx: self._step(tx, began, Standing.LIVE))
             raise
-        return move_id
+        return mover, began
 
     def _adopted(self, found: Mapping[str, Any] | None) -> bytes | None:
         """Return the id that a process gave the target before it died; None where there is no target yet."""
@@ -264,8 +290,8 @@ class _Work:
                 hint="let them end, or stop their processes; nothing was moved",
             )
 
-    def _fill(self, move_id: bytes, check: Check, progress: Progress) -> None:
-        with closing(self._source.reading()) as source, closing(self._target.filling()) as target:
+    def _fill(self, mover: Mover, check: Check, progress: Progress) -> None:
+        with closing(self._source.reading()) as source, closing(self._target.filling(mover)) as target:
             total, done = source.count(), target.count()
             progress("rows", done, total)
             for table in TABLES:
@@ -285,15 +311,14 @@ class _Work:
             check(store.reader())
         probes.reach("migrate.verified")
 
-    def _retire(self, move_id: bytes) -> None:
+    def _retire(self, here: Move) -> None:
         """Retire the source; once more where it has, for what a dead process saw may be on no disk yet."""
-        wanted = Move(standing=Standing.MOVING, move_id=move_id, peer=self._target.location)
-        self._store.transact_moving(self._entropy.uuid7(), lambda tx: self._step(tx, wanted, Standing.RETIRED))
+        self._store.transact_moving(self._entropy.uuid7(), lambda tx: self._step(tx, here, Standing.RETIRED))
         probes.reach("migrate.retired")
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, mover: Mover) -> None:
         """Bring the target what the source's log got since: that it retired."""
-        with closing(self._source.reading()) as source, closing(self._target.filling()) as target:
+        with closing(self._source.reading()) as source, closing(self._target.filling(mover)) as target:
             for table in LOG_TABLES:
                 for rows in source.pages(table, after=target.last(table)):
                     target.put(table, rows)
@@ -301,44 +326,48 @@ class _Work:
             _check_head(source, target)
         probes.reach("migrate.caught_up")
 
-    def _live(self, move_id: bytes) -> None:
+    def _live(self, mover: Mover) -> None:
         with closing(self._target.open()) as store:
 
             def arrive(tx: MovingTx) -> None:
                 meta = tx.metas()
-                if not is_arriving(move_of(meta, self._target.location), move_id):
-                    raise self._taken(meta)
-                _note(tx, Move(standing=Standing.LIVE, move_id=move_id, peer=self._source.location))
+                if not is_filled_by(meta, mover, self._target.location):
+                    raise move_over(self._target.location)
+                _note(tx, Move(standing=Standing.LIVE, move_id=mover.move_id, peer=self._source.location))
                 tx.add_change(change(store.log_id, RETIRED_STATE, live_state(meta)))
 
             store.transact_moving(self._entropy.uuid7(), arrive)
         probes.reach("migrate.live")
 
-    def _stop(self, tx: MovingTx, began: Move) -> None:
+    def _stop(self, tx: MovingTx, began: Move) -> int:
         meta = tx.metas()
         now = move_of(meta, self._source.location)
         if now.standing is not Standing.LIVE:
             raise refusal(now, self._source.location)
         _note(tx, began)
         tx.add_change(change(self._store.log_id, live_state(meta), MOVING_STATE))
+        return tx.size + 1
 
     def _step(self, tx: MovingTx, was: Move, new: Standing) -> None:
-        """Bring a source that stopped for this move to its end, or back. A source that has retired only stays so."""
+        """Bring a source that stopped for this move to its end, or back; `was` is what it said when it was looked at.
+
+        The log's size is as much a part of that: one that has retired says the same when it retires once more.
+        """
         meta = tx.metas()
         now = move_of(meta, self._source.location)
-        lawful = now.standing is Standing.MOVING or (now.standing, new) == (Standing.RETIRED, Standing.RETIRED)
-        if now.move_id != was.move_id or not lawful:
-            raise Refused(
-                f"{self._source.location} is no longer where this move left it",
-                code="move_over",
-                hint="another process ended the move; look at both stores with `arl doctor`",
-            )
+        if now != was or tx.size != self._size:  # its log grows by nothing but the steps of movers
+            raise move_over(self._source.location)
         _note(tx, replace(was, standing=new))
-        old = RETIRED_STATE if now.standing is Standing.RETIRED else MOVING_STATE
+        old = RETIRED_STATE if was.standing is Standing.RETIRED else MOVING_STATE
         tx.add_change(change(self._store.log_id, old, RETIRED_STATE if new is Standing.RETIRED else live_state(meta)))
 
-    def _discard(self, meta: Mapping[str, Any]) -> bool:
-        """Take away a target that was being filled from this source, where there is one that can be reached."""
+    def _take_to_discard(self, meta: Mapping[str, Any]) -> Mover | None:
+        """Take over a target that was being filled from this source, where there is one that can be reached.
+
+        Whoever fills it is refused from here on, and can not retire a source whose target is about to be taken away.
+        """
+        with closing(self._source.reading()) as side:
+            self._size = side.head().size
         with suppress(LedgerError):
             found = self._target.meta()
             there = None if found is None else move_of(found, self._target.location)
@@ -348,9 +377,8 @@ class _Work:
                 and (there.standing, there.peer) == (Standing.ARRIVING, self._source.location)
                 and found["log_id"] == meta["log_id"]
             ):
-                self._target.discard(there.move_id)
-                return True
-        return False
+                return self._take_over(there)
+        return None
 
     def _moved(self, *, resumed: bool, already: bool) -> Moved:
         with closing(self._source.reading()) as source:
@@ -401,6 +429,7 @@ def _note(tx: MovingTx, move: Move) -> None:
 def _compare(source: Side, target: FillingSide, table: str) -> None:
     differs = same_rows(source, target, table)
     if differs is not None:
+        target.check_mine()
         raise Tampered(
             f"{target.location}: row {differs} of {table} is not what {source.location} has",
             code="moved_wrong",
@@ -409,8 +438,9 @@ def _compare(source: Side, target: FillingSide, table: str) -> None:
     _check_head(source, target)
 
 
-def _check_head(source: Side, target: Side) -> None:
+def _check_head(source: Side, target: FillingSide) -> None:
     if source.head() != target.head():
+        target.check_mine()
         raise Tampered(f"{target.location}: its log is not that of {source.location}", code="moved_wrong")
 
 

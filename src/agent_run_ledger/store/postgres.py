@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from agent_run_ledger.errors import Misuse, Refused, Unavailable
+from agent_run_ledger.kernel.store_urls import check_wait
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.store.forks import register
 from agent_run_ledger.store.postgres_driver import Connection, connect_to
@@ -34,6 +36,8 @@ OLDEST_SERVER: Final = 130_000
 _CONFIRMED: Final = ("on", "remote_apply")
 _MAY_BE_STANDBY: Final = frozenset({"any", "standby", "prefer-standby", "read-only"})
 """As target_session_attrs: who says so may read what is older than what was committed."""
+
+_PORTS: Final = re.compile(r"(\d*,)*\d*")
 
 _SCHEMA_PATH: Final = "agent_run_ledger,pg_temp"
 
@@ -72,11 +76,15 @@ class Place:
 
 
 def place_of(url: str, *, wait_s: float, entropy: Entropy) -> Place:
-    """Return what a URL (postgresql://…) names. Misuse("bad_url") where it is none; the message does not repeat it."""
+    """Return what a URL (postgresql://…) names.
+
+    Misuse: "bad_url" where it is none, whose message does not repeat it; "bad_setting" for a wait without an end.
+    """
+    check_wait(wait_s)
     named = None
     with suppress(psycopg.Error, ValueError):  # what the driver says of it may hold the password
         named = conninfo_to_dict(url)
-    if named is None:
+    if named is None or not _PORTS.fullmatch(str(named.get("port") or "")):
         raise Misuse(
             "the URL of the store is not one of PostgreSQL",
             code="bad_url",
@@ -90,11 +98,17 @@ def _location_of(named: Mapping[str, Any]) -> str:
     hosts = str(named.get("host") or named.get("hostaddr") or os.environ.get("PGHOST") or "localhost").split(",")
     ports = str(named.get("port") or os.environ.get("PGPORT") or "5432").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
-    where = ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=False))
+    where = ",".join(f"{_in_brackets(host)}:{port or 5432}" for host, port in zip(hosts, ports, strict=False))
     user = named.get("user") or os.environ.get("PGUSER")
     database = named.get("dbname") or os.environ.get("PGDATABASE") or user or ""
     who = f"{quote(str(user), safe='')}@" if user else ""
-    return f"postgresql://{who}{quote(where, safe=',:.')}/{quote(str(database), safe='')}"
+    service = str(named.get("service") or "")  # says all that the URL does not
+    more = f"?service={quote(service, safe='')}" if service else ""
+    return f"postgresql://{who}{quote(where, safe=',:.[]')}/{quote(str(database), safe='')}{more}"
+
+
+def _in_brackets(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def connect(place: Place, *, readonly: bool = False, primary: bool = True) -> Connection:
@@ -103,7 +117,7 @@ def connect(place: Place, *, readonly: bool = False, primary: bool = True) -> Co
     Of several hosts that the URL names the first one is taken that may be written. `readonly` without `primary` lets a
     standby be read, where it is the only host or the URL asks for one.
     Unavailable: unreachable, too_many_connections, server_starting, read_only. Refused: login_refused, no_database,
-    pooled_connection, bad_encoding. Misuse: server_too_old.
+    pooled_connection, bad_encoding. Misuse: server_too_old, bad_url (a parameter of it that is none).
     """
     parameters = {
         **place.parameters,
@@ -152,6 +166,9 @@ def _options(place: Place, *, readonly: bool) -> str:
         "default_transaction_read_only": "on" if readonly else "off",
         "default_transaction_isolation": "read\\ committed",
         "jit": "off",
+        "quote_all_identifiers": "off",  # this and the next two: the text of definitions is compared
+        "bytea_output": "hex",
+        "standard_conforming_strings": "on",
     }
     if "synchronous_commit" not in given:
         wanted["synchronous_commit"] = "on"

@@ -45,6 +45,15 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"starting up|shutting down|recovery mode|not yet accepting"), "57P03"),
     (re.compile(r"session is (?:not )?read-only|server is in hot standby"), "25006"),
 )
+# What the URL says and neither the driver nor the server takes: nothing that waiting helps against. The name of the
+# parameter is told, and not its value.
+_WRONG = re.compile(
+    r"""connection\ option\ "(\w+)" | invalid\ "?(\w+)"?\ value: | bad\ value\ for\ (\w+)
+    | unrecognized\ configuration\ parameter\ "([\w.]+)" | invalid\ value\ for\ parameter\ "([\w.]+)"
+    | definition\ of\ (service)\  | server\ does\ not\ support\ (SSL),\ but | (root\ certificate)\ file
+    | FATAL:\s+--[^ ]*\ (requires)\ a\ value | invalid\ (command-line)\ argument""",
+    re.VERBOSE,
+)
 _POOLER = re.compile(r"unsupported startup parameter")
 _LONGEST = 300
 _ERROR = "ERROR"
@@ -92,6 +101,12 @@ def unconnected(error: psycopg.Error, location: str) -> LedgerError:
     if _POOLER.search(said):
         return Refused(
             f"{location} is a connection pooler: {said}", code="pooled_connection", hint="name the server itself"
+        )
+    wrong = _WRONG.search(str(error))
+    if wrong is not None:
+        what = next(filter(None, wrong.groups()))
+        return Misuse(
+            f"{location} cannot be used as its URL says: {what}", code="bad_url", hint="see what stands behind its ?"
         )
     for pattern, sqlstate in _SAID:
         if pattern.search(str(error)):

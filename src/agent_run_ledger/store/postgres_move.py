@@ -13,11 +13,11 @@ from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.errors import Refused, Unavailable, Uncertain
 from agent_run_ledger.ports import Entropy, Head
 from agent_run_ledger.store.move_sides import FillingSide, Side, Spot, row_of_head
-from agent_run_ledger.store.moves import Move, is_arriving, lines_of, move_of
+from agent_run_ledger.store.moves import MOVER, Move, Mover, is_filled_by, lines_of
 from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect, place_of
 from agent_run_ledger.store.postgres_driver import Connection
 from agent_run_ledger.store.postgres_failures import translated
-from agent_run_ledger.store.postgres_meta import text_of_meta
+from agent_run_ledger.store.postgres_meta import meta_from, text_of_meta
 from agent_run_ledger.store.postgres_schema import look, make_tables, recognise
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
 from agent_run_ledger.store.postgres_wire import Batch
@@ -55,10 +55,16 @@ class PostgresSide(Side):
 class PostgresFilling(PostgresSide, FillingSide):
     """See Filling. The one trigger that knows how an action begins is off inside the transactions that bring some."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, mover: Mover) -> None:
         super().__init__(place, connect(_patient(place)))
+        self.mover = mover
         self._warnings: list[str] = []
         self._connection.add_notice_handler(self._note)
+
+    def take_over(self) -> None:
+        """See FillingSide.take_over."""
+        line = MOVER, text_of_meta(self.mover.token)
+        self._whole(lambda batch: batch.add(self._q["put_meta"], line), taken=False)
 
     def put(self, table: str, rows: Sequence[Row]) -> None:
         """See Filling.put."""
@@ -90,11 +96,13 @@ class PostgresFilling(PostgresSide, FillingSide):
                 hint="when the standbys answer, run the same thing",
             )
 
-    def _whole(self, add: Callable[[Batch], None]) -> None:
+    def _whole(self, add: Callable[[Batch], object], *, taken: bool = True) -> None:
         batch, q = self._connection.batch(), self._q
         self._warnings.clear()
         try:
             batch.add(q["begin"])
+            batch.add(q["lock_head"])
+            self.check(meta_from(batch.ask(q["select_meta"]).fetchall()), taken=taken)
             add(batch)
             answer = batch.ask(q["commit"], prepare=False)
             if answer.statusmessage != q["commit"]:
@@ -133,22 +141,26 @@ class PostgresSpot(Spot):
                 connection.execute(q["insert_meta"], (key, text_of_meta(value)))
             connection.execute(q["insert_head"], (now_ms,))
 
-    def discard(self, move_id: bytes) -> None:
+    def discard(self, mover: Mover) -> bool:
         """See Spot.discard."""
+        q = statements(QUERIES_FILE, MOVE_FILE)
         with self._connected() as connection, connection.transaction():
-            connection.execute(statements(QUERIES_FILE)["lock_making"], prepare=False)
-            if look(connection, self.location).store and is_arriving(
-                move_of(recognise(connection, self.location), self.location), move_id
-            ):
-                connection.execute(statements(MOVE_FILE)["discard"], prepare=False)
+            connection.execute(q["lock_making"], prepare=False)
+            if not look(connection, self.location).store:
+                return False
+            connection.execute(q["lock_head"], prepare=False)
+            if not is_filled_by(recognise(connection, self.location), mover, self.location):
+                return False
+            connection.execute(q["discard"], prepare=False)
+            return True
 
     def reading(self) -> PostgresSide:
         """See Spot.reading."""
         return PostgresSide(self._place)
 
-    def filling(self) -> PostgresFilling:
+    def filling(self, mover: Mover) -> PostgresFilling:
         """See Spot.filling."""
-        return PostgresFilling(self._place)
+        return PostgresFilling(self._place, mover)
 
     def open(self) -> PostgresStore:
         """See Spot.open."""

@@ -157,7 +157,7 @@ def _version_of(connection: Connection, location: str) -> int:
 def catalog_of(connection: Connection) -> frozenset[str]:
     """Return a line for each table, column, index, constraint, trigger and function of a store."""
     rows = connection.execute(statements(QUERIES_FILE)["select_schema"], prepare=False).fetchall()
-    return frozenset(" ".join(filter(None, map(str, row))) for row in rows)
+    return frozenset(" ".join(" ".join(map(str, row)).split()) for row in rows)
 
 
 def expected_catalog(version: int | None = None) -> frozenset[str]:

@@ -39,6 +39,8 @@ _WARNING = "WARNING"
 _LOOK_AGAIN_S = 0.05
 _LOOK_AT_LEAST_S = 0.5
 """A lookup is tried again after the one, then after twice as long each time, up to the other."""
+_OP_ID = "events_op_id_key"
+"""The constraint by which an operation is in the log once."""
 
 
 class PostgresWriter:
@@ -289,7 +291,7 @@ class PostgresWriter:
         """
         location, leaf = self._place.location, committing.leaf
         if leaf is None or is_refusal(error):
-            if breaks_unique(error) and error.diag.table_name == "events":  # it may be heard of before COMMIT is sent
+            if breaks_unique(error) and error.diag.constraint_name == _OP_ID:  # maybe before COMMIT
                 raise already_committed(committing.op_id) from error
             raise (translated(error, location) if committing.tx is None else committing.tx.meant(error)) from error
         try:

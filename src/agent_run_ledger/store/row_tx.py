@@ -107,6 +107,11 @@ class RowTx(ABC):
         """Return whether a row was refused because another one has its unique values."""
 
     @property
+    def size(self) -> int:
+        """How many leaves the log has before that of this transaction."""
+        return self._leaf_index
+
+    @property
     def effects(self) -> RowEffects:
         """See ports.Tx.effects."""
         if self._effects is None:

@@ -12,7 +12,7 @@ import apsw
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.ports import Entropy, Head
 from agent_run_ledger.store.move_sides import FillingSide, Side, Spot, row_of_head
-from agent_run_ledger.store.moves import Move, is_arriving, lines_of, move_of
+from agent_run_ledger.store.moves import MOVER, Move, Mover, is_filled_by, lines_of
 from agent_run_ledger.store.naming import SIDE_NAMES, check_free
 from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.sqlite import (
@@ -63,11 +63,17 @@ class SqliteSide(Side):
 class SqliteFilling(SqliteSide, FillingSide):
     """See Filling. Triggers are off: a row that comes is in whatever state it has come to."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, mover: Mover) -> None:
         connection = connect_writer(place, create=False)
         make_ready(connection, place, _refuse_to_fill, 0)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
         super().__init__(place, connection)
+        self.mover = mover
+
+    def take_over(self) -> None:
+        """See FillingSide.take_over."""
+        line = MOVER, self.mover.token
+        self._whole(lambda: self._connection.execute(self._q["put_meta"], line), taken=False)
 
     def put(self, table: str, rows: Sequence[Row]) -> None:
         """See Filling.put."""
@@ -77,10 +83,11 @@ class SqliteFilling(SqliteSide, FillingSide):
         """See Filling.put_head."""
         self._whole(lambda: self._connection.execute(self._q["put_head"], row_of_head(head)))
 
-    def _whole(self, act: Callable[[], object]) -> None:
+    def _whole(self, act: Callable[[], object], *, taken: bool = True) -> None:
         connection, q = self._connection, self._q
         try:
             connection.execute(q["begin"])
+            self.check(dict(self.fetch("select_meta")), taken=taken)
             act()
             connection.execute(q["commit"])
         except apsw.Error as error:
@@ -125,21 +132,23 @@ class SqliteSpot(Spot):
         make_ready(connection, place, fill, now_ms)
         connection.close()
 
-    def discard(self, move_id: bytes) -> None:
+    def discard(self, mover: Mover) -> bool:
         """See Spot.discard."""
         meta = self.meta()
-        if meta is not None and is_arriving(move_of(meta, self.location), move_id):
-            for path in (self.location, *(self.location + side for side in SIDE_NAMES)):
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
+        if meta is None or not is_filled_by(meta, mover, self.location):
+            return False
+        for path in (self.location, *(self.location + side for side in SIDE_NAMES)):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        return True
 
     def reading(self) -> SqliteSide:
         """See Spot.reading."""
         return SqliteSide(self._place())
 
-    def filling(self) -> SqliteFilling:
+    def filling(self, mover: Mover) -> SqliteFilling:
         """See Spot.filling."""
-        return SqliteFilling(self._place())
+        return SqliteFilling(self._place(), mover)
 
     def open(self) -> SqliteStore:
         """See Spot.open."""

@@ -15,6 +15,7 @@ from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Misuse, NotAdmitted, Refused, Tampered
 from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.store_urls import check_wait, is_url
 from agent_run_ledger.ports import Clock, Entropy, Question, Reader, RunLock, Tx
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
@@ -70,11 +71,13 @@ def open_sqlite(
     look never upgrades), moving, retired, arriving, no_authority, network_filesystem (with `authority` only).
     NotAdmitted: is_copy (the same).
     Tampered: corrupt, schema_changed, emptied. Unavailable: cannot_open, read_only, disk_full, store_busy.
-    Misuse: unsupported_platform, sqlite_too_old, settings_differ, bad_settings, bad_path. Forked: see `forks`.
+    Misuse: unsupported_platform, sqlite_too_old, settings_differ, bad_settings, bad_setting, bad_path,
+    bad_url. Forked: see `forks`.
     """
     _check_platform()
     if durability not in tuple(Durability) or (readonly and create):
         raise Misuse(f"durability={durability!r}, readonly={readonly}, create={create}", code="bad_settings")
+    check_wait(wait_s)
     location = _locate(path)
     check_filesystem(location, authority=authority)
     wanted = Place(
@@ -135,6 +138,7 @@ def stored_durability(path: str | os.PathLike[str], *, wait_s: float = WAIT_S) -
     Nothing is changed. Errors as of `open_sqlite`; no_store where nothing is there.
     """
     _check_platform()
+    check_wait(wait_s)
     location = _locate(path)
     identity = identify(location)
     if identity is None:
@@ -159,6 +163,7 @@ def _check_platform() -> None:
 def _locate(path: str | os.PathLike[str]) -> str:
     """Return the absolute path without symbolic links, which every name of the file leads to."""
     named = os.fspath(path)
+    is_url(named)  # raises for what a file would show the password of in its name
     try:
         location = os.path.realpath(named)
         location.encode()

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -177,6 +177,14 @@ def crash_everywhere(
         reference=reference,
         server=server,
     )
+    return _played(campaign, chosen, at_once=at_once, progress=progress)
+
+
+def _played(
+    campaign: _Campaign, chosen: Sequence[KillPoint], *, at_once: int, progress: Callable[[int, int], None] | None
+) -> Summary:
+    """Return what became of every case. CrashCheckFailed where one failed."""
+    scenario, reached = campaign.scenario, campaign.reference.points_reached
     kills: Counter[str] = Counter()
     ended = 0
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="arl-crash") as pool:
@@ -188,7 +196,7 @@ def crash_everywhere(
     if campaign.failures:
         listed = "\n".join(campaign.failures)
         raise CrashCheckFailed(f"{scenario}: {len(campaign.failures)} case(s) failed\n{listed}")
-    return Summary(reached=reference.points_reached, kills=dict(kills), not_reached=ended, scenario=scenario)
+    return Summary(reached=reached, kills=dict(kills), not_reached=ended, scenario=scenario)
 
 
 def _unkilled(

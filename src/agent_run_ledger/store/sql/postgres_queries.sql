@@ -270,26 +270,59 @@ FROM in_flight WHERE NOT EXISTS (SELECT 1 FROM runs WHERE row_id = place >> 16) 
 SELECT state, count(*) FROM runs GROUP BY state ORDER BY state;
 
 -- name: select_schema
--- Not what a version of PostgreSQL may come to write otherwise: names, types, and whether a trigger is on.
-SELECT 'table', c.relname::text, '' FROM pg_catalog.pg_class AS c
-    WHERE c.relnamespace = 'agent_run_ledger'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
+-- Facts of the catalog; and of what only PostgreSQL's own text tells, the digest of that text without casts, parentheses
+-- and spaces, in which its versions differ. The session's own settings say how the text is written. What no table of ours has (a rule, row level security, a table that inherits,
+-- another owner than the schema's) is said only where it is there.
+SELECT 'table', c.relname::text, concat(CASE WHEN c.relpersistence <> 'p' THEN ' not logged' END,
+        CASE WHEN c.relrowsecurity THEN ' row security' END, CASE WHEN c.relowner <> n.nspowner THEN ' of another owner' END)
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'agent_run_ledger' AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
+UNION ALL SELECT 'rule', c.relname || '.' || r.rulename, ''
+    FROM pg_catalog.pg_rewrite AS r JOIN pg_catalog.pg_class AS c ON c.oid = r.ev_class
+    WHERE c.relnamespace = 'agent_run_ledger'::regnamespace AND c.relkind = 'r'
+UNION ALL SELECT 'heir', h.inhrelid::regclass::text, 'of ' || c.relname
+    FROM pg_catalog.pg_inherits AS h JOIN pg_catalog.pg_class AS c ON c.oid = h.inhparent
+    WHERE c.relnamespace = 'agent_run_ledger'::regnamespace AND c.relkind = 'r'
 UNION ALL SELECT 'column', c.relname || '.' || a.attname,
         pg_catalog.format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END
+        || CASE WHEN o.collname <> 'C' THEN ' collate ' || o.collname ELSE '' END
+        || CASE WHEN a.attidentity <> '' THEN ' identity' ELSE '' END
+        || coalesce(' default ' || regexp_replace(pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+            '::[a-z]+|[()[:space:]]', '', 'g'), '')
     FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid
+    LEFT JOIN pg_catalog.pg_collation AS o ON o.oid = a.attcollation
+    LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     WHERE c.relnamespace = 'agent_run_ledger'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
-UNION ALL SELECT 'index', i.relname::text, CASE WHEN x.indisunique THEN 'unique' ELSE '' END
-        || CASE WHEN x.indisvalid THEN '' ELSE ' invalid' END
+UNION ALL SELECT 'index', i.relname::text, CASE WHEN x.indisunique THEN 'unique ' ELSE '' END
+        || CASE WHEN x.indisvalid AND x.indisready THEN '' ELSE 'invalid ' END
+        || left(encode(sha256(convert_to(regexp_replace(pg_catalog.pg_get_indexdef(x.indexrelid),
+            '::[a-z]+([[][]])?|[()[:space:]]', '', 'g'), 'UTF8')), 'hex'), 32)
     FROM pg_catalog.pg_index AS x JOIN pg_catalog.pg_class AS i ON i.oid = x.indexrelid
     WHERE i.relnamespace = 'agent_run_ledger'::regnamespace
 UNION ALL SELECT 'constraint', c.relname || '.' || k.conname,
-        k.contype::text || CASE WHEN k.convalidated THEN '' ELSE ' invalid' END
+        k.contype::text || CASE WHEN k.convalidated THEN ' ' ELSE ' invalid ' END
+        || left(encode(sha256(convert_to(regexp_replace(pg_catalog.pg_get_constraintdef(k.oid),
+            '::[a-z]+([[][]])?|[()[:space:]]', '', 'g'), 'UTF8')), 'hex'), 32)
     FROM pg_catalog.pg_constraint AS k JOIN pg_catalog.pg_class AS c ON c.oid = k.conrelid
-    WHERE c.relnamespace = 'agent_run_ledger'::regnamespace AND k.contype <> 'n'
-UNION ALL SELECT 'trigger', c.relname || '.' || t.tgname, t.tgenabled::text || ' ' || t.tgtype
+    WHERE c.relnamespace = 'agent_run_ledger'::regnamespace AND k.contype IN ('c', 'f', 'p', 'u', 'x')
+UNION ALL SELECT 'trigger', c.relname || '.' || t.tgname,
+        t.tgenabled::text || ' ' || t.tgtype || ' ' || n.nspname || '.' || p.proname || ' '
+        || left(encode(sha256(convert_to(regexp_replace(pg_catalog.pg_get_triggerdef(t.oid),
+            '::[a-z]+([[][]])?|[()[:space:]]', '', 'g'), 'UTF8')), 'hex'), 32)
     FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid
+    JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
     WHERE c.relnamespace = 'agent_run_ledger'::regnamespace AND NOT t.tgisinternal
-UNION ALL SELECT 'function', p.proname::text, encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex') FROM pg_catalog.pg_proc AS p
-    WHERE p.pronamespace = 'agent_run_ledger'::regnamespace;
+UNION ALL SELECT 'trigger', c.relname || '.' || k.conname, 'of a constraint is off'
+    FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_constraint AS k ON k.oid = t.tgconstraint
+    JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid
+    WHERE c.relnamespace = 'agent_run_ledger'::regnamespace AND t.tgisinternal AND t.tgenabled <> 'O'
+UNION ALL SELECT 'function', p.proname::text, concat(encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'),
+        CASE WHEN l.lanname <> 'plpgsql' THEN ' in ' || l.lanname END,
+        CASE WHEN p.prosecdef OR p.proconfig IS NOT NULL THEN ' with settings of its own' END,
+        CASE WHEN p.proowner <> n.nspowner THEN ' of another owner' END)
+    FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+    JOIN pg_catalog.pg_language AS l ON l.oid = p.prolang
+    WHERE n.nspname = 'agent_run_ledger';
 
 -- name: select_session
 SELECT pg_catalog.pg_backend_pid(), current_setting('synchronous_commit'), current_setting('search_path'),
