@@ -78,7 +78,7 @@ MARK: Row = (1 << 16, "step", b"", bytes(32), 0, 1, 1, 1, 5, 1, 0, b"")
     ("build", "row"),
     [
         (run_from, RUN),
-        (standing_from, (1, "running", "")),
+        (standing_from, (1, "running", "", b"u" * 16)),
         (run_in_flight_from, ("r", "running", 5)),
         (in_flight_from, MARK),
     ],
