@@ -124,25 +124,33 @@ def test_connections_that_died_between_two_uses_are_replaced_without_a_word(
     postgres.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{_database(store)}'")
     do_step(store, row, 1)
     assert store.reader().head().size == 3
-    assert store.lock_run("r") is not None, "its lock went with its connection"
+    assert store.lock_run("r") is None, "its lock went with its connection, and was taken back"
     assert lock is not None
     lock.release()
+    assert not store.is_run_live("r")
 
 
 @pytest.mark.parametrize("ask", [True, False])
 def test_a_lock_that_was_lost_with_its_connection_is_not_told_as_held(
     postgres: Cluster, store: PostgresStore, ask: bool
 ) -> None:
-    lost = store.lock_run("r")
-    postgres.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{_database(store)}'")
+    """Somebody else has it by the time at which the loss is noticed."""
+    lost, pid = store.lock_run("r"), "SELECT pid FROM pg_locks WHERE locktype = 'advisory'"
+    postgres.run(f"SELECT pg_terminate_backend(pid, 5000) FROM ({pid}) AS holder", _database(store))
+    other = open_postgres(f"{postgres.url(_database(store))}?application_name=other", create=False)
+    others = other.lock_run("r")
+    assert others is not None
     if ask:
-        assert not store.is_run_live("r")
+        assert store.is_run_live("r")
+    assert store.lock_run("r") is None
+    others.release()
+    other.close()
+    assert not store.is_run_live("r")
     again = store.lock_run("r")
     assert again is not None
-    assert store.is_run_live("r")
     for lock in (lost, again):
-        if lock is not None:
-            lock.release()
+        assert lock is not None
+        lock.release()
     assert not store.is_run_live("r")
 
 

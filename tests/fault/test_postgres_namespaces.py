@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from urllib.parse import quote
 
 import pytest
 
+from tests.contract.run_kit import until
 from tests.fault.postgres_kit import Host, Hosts, checked_log, doubt, make_store, newest, propose, some_hosts
 from tests.fault.refund_server import Counts, RefundServer, refund_server
 from tests.services.namespaces import REFUSED, Link, inside, network
@@ -79,6 +81,7 @@ class Apart:
         assert newest(self.url, KEY).state == "prepared"
         self.to_database.mend()
         self.to_target.mend()
+        until(self._is_reached)  # a link that is up again carries a moment later
         for worker in ("holder", "other"):
             with inside(self._at_host):
                 host = self.hosts("dispatch", self._far(), self.target.url, worker, KEY)
@@ -88,6 +91,12 @@ class Apart:
         counts = self.counts()
         assert (counts.executed, counts.arrived) == (executed, executed)
         checked_log(self.url)
+
+    def _is_reached(self) -> bool:
+        with inside(self._at_host), suppress(OSError):
+            socket.create_connection((self.to_database.address, self.server.port), 1).close()
+            return True
+        return False
 
     def _far(self) -> str:
         return f"postgresql://{SUPERUSER}@{self.to_database.address}:{self.server.port}/{self.database}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import pytest
@@ -172,8 +172,8 @@ def test_a_record_is_promised_even_where_its_commit_was_not_to_be_synced(tmp_pat
     """A bug that commits a result like a start mark must look like a loss, not like a mark that may be lost."""
     synced = SqliteStore.transact
 
-    def unsynced(self: SqliteStore, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True) -> T:
-        return synced(self, op_id, fn, sync=False)
+    def unsynced(self: SqliteStore, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True, first: Any = ()) -> T:
+        return synced(self, op_id, fn, sync=False, first=first)
 
     with patch.object(SqliteStore, "transact", unsynced):
         life, _ = _recorded(tmp_path)

@@ -75,8 +75,8 @@ def test_the_twin_that_does_not_sync_starts_pays_twice(tmp_path: Path, monkeypat
         finally:
             starting.pop()
 
-    def unsynced(self: SqliteStore, op_id: bytes, fn: Any, *, sync: bool = True) -> Any:
-        return transact(self, op_id, fn, sync=sync and not any(starting))
+    def unsynced(self: SqliteStore, op_id: bytes, fn: Any, *, sync: bool = True, first: Any = ()) -> Any:
+        return transact(self, op_id, fn, sync=sync and not any(starting), first=first)
 
     monkeypatch.setattr(journal.Journal, "commit", commit)
     monkeypatch.setattr(SqliteStore, "transact", unsynced)

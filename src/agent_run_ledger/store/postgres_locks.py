@@ -63,8 +63,6 @@ class PostgresRunLocks:
         keys = {run_id: self._key_of(run_id) for run_id in run_ids}
         with self._entered():
             try:
-                if not self._runs.keys().isdisjoint(keys.values()):
-                    self._alive()  # a lost connection has lost its locks
                 found = self._asked("select_runs_locked", (list(keys.values()),))
             except psycopg.Error as error:
                 raise translated(error, self._place.location) from error
