@@ -75,9 +75,9 @@ def check_wait(wait_s: float) -> None:
 
 
 def _reads_as_server(named: object) -> bool:
+    text = str(named)
     if not isinstance(named, str | PathLike):
         return False
-    text = str(named)
     if text.startswith(_SCHEMES):
         return False
     pairs = _PAIR.findall(text)
