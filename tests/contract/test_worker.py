@@ -344,8 +344,13 @@ def test_an_answer_that_comes_after_the_end_takes_nothing(ledger: RunLedger, mon
 
 @only_a_file
 def test_a_store_that_waiting_does_not_open_ends_it(tmp_path: Path) -> None:
-    with RunLedger(db_path=tmp_path / "nowhere" / "runs.db") as ledger, pytest.raises(Unavailable) as caught:
-        Worker(ledger, settings=settings()).run()
+    with RunLedger(db_path=tmp_path / "nowhere" / "runs.db") as ledger:
+        worker = Worker(ledger, settings=settings())
+        in_the_end = threading.Timer(20, worker.stop)  # one that waits would do so without an end
+        in_the_end.start()
+        with pytest.raises(Unavailable) as caught:
+            worker.run()
+        in_the_end.cancel()
     assert caught.value.code == "cannot_open"
 
 

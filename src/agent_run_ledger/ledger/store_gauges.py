@@ -82,7 +82,7 @@ def _seconds(now_ms: int, since_ms: int) -> float:
 def _unresolved_age_s(store: Store, now_ms: int) -> float:
     for run in store.reader().runs_in_flight():
         if run.state in UNDECIDED and not _may_live(store, run.run_id):
-            return max(0, now_ms - run.oldest_start_ms) / 1000
+            return _seconds(now_ms, run.oldest_start_ms)
     return 0.0
 
 
