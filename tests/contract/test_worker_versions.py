@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from threading import Timer
 from types import ModuleType
 from typing import Any
 
@@ -50,7 +51,10 @@ class Version:
         """What a worker of it did until nothing was left, and told."""
         told: list[Told] = []
         worker = Worker(self.ledger, settings=WorkerSettings(poll_s=0.02), tell=told.append)
+        in_the_end = Timer(60, worker.stop)  # for one that would never be through
+        in_the_end.start()
         tally = worker.run(until_idle=True)
+        in_the_end.cancel()
         return {str(outcome): count for outcome, count in tally.outcomes.items()}, told
 
 
