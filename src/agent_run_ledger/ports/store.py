@@ -174,8 +174,8 @@ class Tx(Protocol):
         ...
 
     @property
-    def session(self) -> int:
-        """A number that is another one after the store lost what this process had committed with `sync=False`."""
+    def losses(self) -> int:
+        """How often, as far as this transaction sees, the store lost what this process had committed with `sync=False`."""
         ...
 
     def find_run(self, run_id: str) -> RunRow | None:

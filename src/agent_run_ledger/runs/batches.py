@@ -25,7 +25,7 @@ class Started:
 
     `repeatable`: whether it may run again where nothing says how it ended. `after`: the latest record of the run when
     it was started, 0 where nobody asks. `reserve`: what it may use, as its step declares. `taken`: the chunks that were
-    taken of a stream which was left. `called`: its body called steps, raised, and may not run again. `session`:
+    taken of a stream which was left. `called`: its body called steps, raised, and may not run again. `losses`:
     that of the transaction which marked it (see ports.Tx).
     """
 
@@ -40,7 +40,7 @@ class Started:
     taken: codecs.Packed | None = None
     called: bool = False
     reserve: Reserve | None = None
-    session: int = 0
+    losses: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class Written:
     end_id: int = 0
     started: int = 0
     above: Above | None = None
-    session: int = 0
+    losses: int = 0
 
     @property
     def last_id(self) -> int:

@@ -196,7 +196,7 @@ class Journal:
             record_ids=tuple(record_ids),
             value_ids=tuple(value_ids),
             left_ids=tuple(left_ids),
-            session=tx.session,
+            losses=tx.losses,
         )
         if live and batch.starts:
             self._begin(tx, batch.starts, accounts, written)
@@ -331,7 +331,7 @@ class Journal:
         )
 
     def _mark(self, tx: Tx, start: Started) -> None:
-        start.session = tx.session
+        start.losses = tx.losses
         tx.put_in_flight(self._in_flight(start))
         self._add_start(tx)
 

@@ -16,15 +16,15 @@ class Loose:
     def __init__(self, location: str, row: RunRow) -> None:
         self._location = location
         self._row = row
-        self._session: int | None = None
-        """In which session the first record was written that no synced commit stands behind; None for none."""
+        self._losses: int | None = None
+        """At which number of losses the first record was written that no synced commit stands behind; None for none."""
 
     def committed(self, written: Written, *, sync: bool) -> None:
         """Note what a commit wrote. One that was synced keeps all that was written before it, too."""
         if sync:
-            self._session = None
-        elif self._session is None and written.last_id:
-            self._session = written.session
+            self._losses = None
+        elif self._losses is None and written.last_id:
+            self._losses = written.losses
 
     def put_back(
         self,
@@ -42,13 +42,13 @@ class Loose:
         stopped meanwhile, when nothing may start in it any more.
         """
         row = self._row
-        if self._session not in (None, tx.session):
+        if self._losses not in (None, tx.losses):
             raise Unavailable(
                 f"{self._location} lost what attempt {row.attempt} of run {row.run_id!r} had recorded",
                 code="recorded_lost",
                 hint="run the same thing: what is on record is restored, and the rest runs again",
             )
-        doubtful = [start for start in ending if start.session != tx.session]
+        doubtful = [start for start in ending if start.losses != tx.losses]
         if not doubtful:
             return
         marked = {mark.lane: _call_of(mark) for mark in tx.in_flight(row.row_id)}

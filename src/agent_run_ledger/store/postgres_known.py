@@ -22,8 +22,8 @@ class Known:
         self._durable: Leaf | None = None
         self._loose: Leaf | None = None
         self._proven = True
-        self.session = 0
-        """One more with each time that own leaves were lost which were not synced."""
+        self.losses = 0
+        """How often own leaves were lost which were not synced."""
 
     def connected(self) -> None:
         """Note that the log is seen through a new connection: the server, or what it has, may be another one."""
@@ -51,7 +51,7 @@ class Known:
             if answers and (durable.index, durable.op_id) not in there:
                 raise _replaced(f"{location} has another leaf {durable.index} than this process wrote")
         if answers and loose is not None and (loose.index, loose.op_id) not in there:
-            self.session, self._loose = self.session + 1, None
+            self.losses, self._loose = self.losses + 1, None
         self._proven = True
 
 

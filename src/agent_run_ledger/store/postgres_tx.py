@@ -40,10 +40,10 @@ class PostgresTx(RowTx):
         leaf_index: int,
         epoch: int,
         ahead: dict[tuple[str, Row], Answer] | None = None,
-        session: int = 0,
+        losses: int = 0,
     ) -> None:
         super().__init__(q, location=location, now_ms=now_ms, leaf_index=leaf_index, epoch=epoch)
-        self.session = session
+        self.losses = losses
         self.batch: Batch | None = batch
         self.to_send = batch
         self._ahead = {} if ahead is None else ahead

@@ -158,7 +158,7 @@ class PostgresWriter:
                     leaf_index=head.size,
                     epoch=head.epoch,
                     ahead=beginning.answers,
-                    session=self._known.session,
+                    losses=self._known.losses,
                 )
                 value = self._within(connection, fn, head, tx, committing)
             except psycopg.Error as error:

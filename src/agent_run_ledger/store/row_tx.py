@@ -61,15 +61,15 @@ class RowTx(ABC):
         "changes",
         "epoch",
         "failure",
+        "losses",
         "now_ms",
-        "session",
         "wrote",
     )
 
     def __init__(self, q: Mapping[str, str], *, location: str, now_ms: int, leaf_index: int, epoch: int) -> None:
         self.now_ms = now_ms
         self.epoch = epoch
-        self.session = 0
+        self.losses = 0
         self._effects: RowEffects | None = None
         self.changes: list[Change] = []
         self.wrote = False
