@@ -175,7 +175,7 @@ class Tx(Protocol):
 
     @property
     def losses(self) -> int:
-        """How often, as far as this transaction sees, the store lost what this process had committed with `sync=False`."""
+        """How often, as it sees, the store lost what this process had committed with `sync=False`."""
         ...
 
     def find_run(self, run_id: str) -> RunRow | None:
