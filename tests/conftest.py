@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.contract.engine_kit import at_server
-from tests.services.postgres import MISSING, Cluster, find_bin, running
+from tests.services.postgres import Cluster, running
 
 pytest_plugins = ["tests.house.skips", "tests.house.parts", "pytester"]
 
@@ -50,8 +50,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
     """A PostgreSQL server of this run's own; without one on the machine its tests are skipped visibly."""
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with running() as cluster:
         yield cluster
 

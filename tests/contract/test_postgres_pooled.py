@@ -6,8 +6,8 @@ import pytest
 
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.store.postgres_store import open_postgres
-from tests.services.pgbouncer import MISSING, bouncing
-from tests.services.postgres import Cluster, find_pooler
+from tests.services.pgbouncer import bouncing
+from tests.services.postgres import Cluster
 
 _DROPPED = {"ignoring": "options,extra_float_digits"}
 _LIKE_OURS = {**_DROPPED, "first": "SET search_path = agent_run_ledger, pg_temp; SET synchronous_commit = on"}
@@ -20,8 +20,6 @@ def test_a_pooler_is_refused_in_each_mode(postgres: Cluster, mode: str, how: dic
 
     Its sessions are its own also in session mode: they outlive the program, with the locks of its runs.
     """
-    if find_pooler() is None:
-        pytest.skip(MISSING)
     database = postgres.new_database()
     with bouncing(postgres.port, mode, **how) as port:
         url = postgres.url(database).replace(f":{postgres.port}/", f":{port}/")

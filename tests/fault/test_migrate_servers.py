@@ -17,7 +17,6 @@ from agent_run_ledger.testing import check_ledger
 from tests.contract.move_kit import pipeline
 from tests.contract.store_kit import quick_folder
 from tests.fault.test_migrate_kills import standing
-from tests.services.postgres import MISSING, find_bin
 from tests.services.servers import Server, Stop, eventually, pair, serving
 
 pytestmark = pytest.mark.fault
@@ -33,8 +32,6 @@ def source() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with serving() as started:
         yield started
 
@@ -72,8 +69,6 @@ def test_a_target_that_is_killed_in_the_middle_is_filled_when_it_is_there_again(
 
 def test_a_source_does_not_retire_for_a_target_that_its_standby_did_not_confirm(source: Path) -> None:
     """Somebody cancels each wait for the standby: what is committed there alone is not enough."""
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with pair() as (primary, standby):
         target = primary.url(primary.new_database())
         standby.stop(Stop.IMMEDIATE)

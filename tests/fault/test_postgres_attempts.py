@@ -26,7 +26,6 @@ from tests.fault.postgres_kit import (
 )
 from tests.fault.refund_server import RefundServer, refund_server
 from tests.services.pooler import pooler
-from tests.services.postgres import MISSING, find_bin
 from tests.services.servers import Server, serving
 
 pytestmark = pytest.mark.fault
@@ -36,8 +35,6 @@ RUN = "ticket-17"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with serving() as started:
         yield started
 

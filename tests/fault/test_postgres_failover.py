@@ -22,7 +22,7 @@ from tests.fault.postgres_kit import (
     propose,
     some_hosts,
 )
-from tests.services.postgres import MISSING, SUPERUSER, find_bin
+from tests.services.postgres import SUPERUSER
 from tests.services.relay import relay
 from tests.services.servers import Server, Stop, eventually, pair
 
@@ -35,8 +35,6 @@ FAR_MS = 1 << 42
 
 @pytest.fixture
 def servers() -> Iterator[tuple[Server, Server]]:
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with pair() as started:
         yield started
 

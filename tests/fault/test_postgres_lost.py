@@ -26,7 +26,6 @@ from agent_run_ledger.testing import check_ledger
 from tests.contract.budget_kit import Hand
 from tests.contract.run_kit import records_of, row_of, store_of
 from tests.contract.store_kit import begin, begin_in, check_log, op
-from tests.services.postgres import MISSING, find_bin
 from tests.services.servers import Server, eventually, serving
 
 pytestmark = pytest.mark.fault
@@ -37,8 +36,6 @@ TIMES = 3
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One that writes to its disk what need not be there only when something else has to be."""
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with serving(wal_writer_delay="10s", autovacuum="off") as started:
         yield started
 

@@ -15,7 +15,7 @@ from tests.contract.run_kit import until
 from tests.fault.postgres_kit import Host, Hosts, checked_log, doubt, make_store, newest, propose, some_hosts
 from tests.fault.refund_server import Counts, RefundServer, refund_server
 from tests.services.namespaces import REFUSED, Link, inside, network
-from tests.services.postgres import MISSING, SUPERUSER, find_bin
+from tests.services.postgres import SUPERUSER
 from tests.services.servers import Server, new_server
 
 pytestmark = pytest.mark.fault
@@ -104,8 +104,6 @@ class Apart:
 
 @pytest.fixture
 def apart() -> Iterator[Apart]:
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with ExitStack() as stack:
         try:
             made = Apart(stack)

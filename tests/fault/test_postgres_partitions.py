@@ -8,7 +8,6 @@ import pytest
 
 from tests.fault.postgres_kit import Host, Hosts, checked_log, doubt, make_store, newest, propose, some_hosts
 from tests.fault.refund_server import RefundServer, refund_server
-from tests.services.postgres import MISSING, find_bin
 from tests.services.relay import Relay, relay
 from tests.services.servers import Server, serving
 
@@ -19,8 +18,6 @@ KEY = "refund:17"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with serving() as started:
         yield started
 

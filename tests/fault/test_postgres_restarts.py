@@ -31,7 +31,6 @@ from tests.fault.postgres_kit import (
 )
 from tests.fault.refund_server import RefundServer, refund_server
 from tests.fault.test_run_workers import Case, case
-from tests.services.postgres import MISSING, find_bin
 from tests.services.servers import Server, Stop, eventually, serving
 
 pytestmark = pytest.mark.fault
@@ -42,8 +41,6 @@ RUNS = 12
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with serving() as started:
         yield started
 

@@ -11,7 +11,7 @@ from agent_run_ledger.errors import LedgerError, Uncertain
 from agent_run_ledger.store.postgres_store import PostgresStore
 from tests.contract.run_kit import until
 from tests.contract.store_kit import begin, begin_in, op, postgres_backend
-from tests.services.postgres import MISSING, Cluster, find_bin, running
+from tests.services.postgres import Cluster, running
 
 pytestmark = pytest.mark.fault
 
@@ -21,8 +21,6 @@ class TestStandby:
 
     @pytest.fixture
     def waiting(self) -> Iterator[tuple[Cluster, PostgresStore]]:
-        if find_bin() is None:
-            pytest.skip(MISSING)
         with running() as cluster, postgres_backend(cluster) as backend:
             store: PostgresStore = backend.open(wait_s=1.0)  # type: ignore[assignment]
             begin(store)

@@ -18,7 +18,6 @@ from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.testing import check_ledger
 from tests.contract.run_kit import records_of
 from tests.fault.postgres_kit import make_store
-from tests.services.postgres import MISSING, find_bin
 from tests.services.servers import Server, new_server
 
 pytestmark = pytest.mark.fault
@@ -50,8 +49,6 @@ def small_log() -> Iterator[tuple[Server, Path]]:
 
 
 def test_a_full_disk_of_the_log_loses_nothing_and_is_told_as_a_server_that_is_away() -> None:
-    if find_bin() is None:
-        pytest.skip(MISSING)
     ran: Counter[int] = Counter()
     recorded: set[int] = set()
     with small_log() as (server, filler):

@@ -18,7 +18,6 @@ from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.worker import Worker
 from tests.fault.postgres_kit import make_store
 from tests.fault.test_run_workers import case
-from tests.services.postgres import MISSING, find_bin
 from tests.services.servers import Server, Stop, serving
 
 pytestmark = pytest.mark.fault
@@ -26,8 +25,6 @@ pytestmark = pytest.mark.fault
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    if find_bin() is None:
-        pytest.skip(MISSING)
     with serving() as started:
         yield started
 

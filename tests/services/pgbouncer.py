@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
+from unittest import SkipTest
 
 from tests.services.postgres import SUPERUSER, _die_with_us, _free_port, _unprivileged, find_pooler
 
@@ -27,7 +28,7 @@ def bouncing(port: int, mode: str, *, ignoring: str = "", first: str = "") -> It
     """
     program = find_pooler()
     if program is None:
-        raise FileNotFoundError(MISSING)
+        raise SkipTest(MISSING)
     who, own, folder = _unprivileged(), _free_port(), Path(mkdtemp(prefix="arl-bouncer-"))
     settings = {
         "listen_addr": "127.0.0.1", "listen_port": own, "unix_socket_dir": "", "auth_type": "any", "pool_mode": mode,

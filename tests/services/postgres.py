@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from unittest import SkipTest
 from urllib.parse import quote
 
 BIN_VARIABLE = "ARL_POSTGRES_BIN"
@@ -41,6 +42,14 @@ def find_bin() -> Path | None:
     on_path = shutil.which("postgres")
     found = [Path(named)] if named else [*debian, *([Path(on_path).resolve().parent] if on_path else [])]
     return next((folder for folder in found if all((folder / name).is_file() for name in _NEEDED)), None)
+
+
+def needed_bin() -> Path:
+    """Return it too. SkipTest where there is none: that is a visible skip, with what to do as its reason."""
+    found = find_bin()
+    if found is None:
+        raise SkipTest(MISSING)
+    return found
 
 
 def install() -> None:
@@ -108,9 +117,7 @@ def running(*, in_memory: bool = True, **settings: str) -> Iterator[Cluster]:
 
     `settings` are those of the server. Only the process that was started here is stopped, and all is gone at the end.
     """
-    binaries = find_bin()
-    if binaries is None:
-        raise FileNotFoundError(MISSING)
+    binaries = needed_bin()
     memory = "/dev/shm"
     folder = Path(mkdtemp(prefix="arl-pg-", dir=memory if in_memory and os.access(memory, os.W_OK) else None))
     try:

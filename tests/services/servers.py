@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import quote
 
-from tests.services.postgres import MISSING, SUPERUSER, _die_with_us, _free_port, _unprivileged, find_bin
+from tests.services.postgres import SUPERUSER, _die_with_us, _free_port, _unprivileged, needed_bin
 
 STARTING_S = 60.0
 STANDBY = "arl_standby"
@@ -187,9 +187,7 @@ class Server:
 @contextmanager
 def new_server(**settings: str) -> Iterator[Server]:
     """A server's empty folder, for as long as the block runs; whatever runs in it then is stopped."""
-    binaries = find_bin()
-    if binaries is None:
-        raise FileNotFoundError(MISSING)
+    binaries = needed_bin()
     memory = "/dev/shm"
     folder = Path(mkdtemp(prefix="arl-pg-", dir=memory if os.access(memory, os.W_OK) else None))
     try:
