@@ -349,7 +349,7 @@ def test_usage_counts_unknown_outcomes_and_says_how_to_settle_them(arl: Arl, sto
     assert told["spent"]["input_tokens"] == 3105
     shown = arl("usage", "agent", "--db", store).out
     assert "1 call of them has an unknown outcome" in shown
-    assert "`arl runs resolve RUN CALL` settles it" in shown
+    assert f"`arl runs resolve RUN CALL --db {store}` settles it" in " ".join(shown.split())
     call = unknown(store)
     used = ["--input-tokens", "50", "--output-tokens", "6", "--cost-usd", "0.5"]
     arl("runs", "resolve", "agent", call, "--result", "1", *used, "--reason", "x", "--db", store)

@@ -12,6 +12,7 @@ from agent_run_ledger.errors import Misuse
 from agent_run_ledger.kernel.account import By, Entry
 
 if TYPE_CHECKING:
+    from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.ledger.account import Account
     from agent_run_ledger.store import AnyStore
 
@@ -34,6 +35,7 @@ def usage(
 ) -> None:
     """Show tokens and cost: spent, restored from records, and uncertain. What nobody said is "?" (in JSON null)."""
     from agent_run_ledger.cli.moments import parse_moment
+    from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import reading
 
     since_ms = None if since is None else parse_moment(since, time.time_ns() // 1_000_000)
@@ -41,14 +43,15 @@ def usage(
         raise Misuse("--since is about the whole store", code="usage", hint="give a run or --since")
     if run is None and children:
         raise Misuse("--children is about one run", code="usage", hint="give the run within which the others were")
+    place = db_setting(db)
     with reading(db) as store:
         if run is None:
-            _usage_of_store(store, by=by, since_ms=since_ms, as_json=as_json)
+            _usage_of_store(store, place, by=by, since_ms=since_ms, as_json=as_json)
         else:
-            _usage_of_run(store, run, by=by, children=children, as_json=as_json)
+            _usage_of_run(store, place, run, by=by, children=children, as_json=as_json)
 
 
-def _usage_of_run(store: AnyStore, run: str, *, by: By | None, children: bool, as_json: bool) -> None:
+def _usage_of_run(store: AnyStore, place: Setting, run: str, *, by: By | None, children: bool, as_json: bool) -> None:
     from agent_run_ledger.cli.output import say
     from agent_run_ledger.cli.words import counted
     from agent_run_ledger.ledger.account import account_of_family, account_of_run
@@ -57,24 +60,24 @@ def _usage_of_run(store: AnyStore, run: str, *, by: By | None, children: bool, a
     row = require_run(store.reader(), run)
     by = by or (By.RUN if children else By.STEP)
     account = (account_of_family if children else account_of_run)(store, row, by=by)
-    _report(account, _in_order(account, by, one_run=True), run=run, by=by, since_ms=None, as_json=as_json)
+    _report(place, account, _in_order(account, by, one_run=True), run=run, by=by, since_ms=None, as_json=as_json)
     within = 0 if children or as_json else len(store.reader().children_of(row.row_id))
     if within:
         say(f"{counted(within, 'run')} within it, whose usage is their own: --children adds them.")
 
 
-def _usage_of_store(store: AnyStore, *, by: By | None, since_ms: int | None, as_json: bool) -> None:
+def _usage_of_store(store: AnyStore, place: Setting, *, by: By | None, since_ms: int | None, as_json: bool) -> None:
     from agent_run_ledger.cli.output import progress
     from agent_run_ledger.ledger.account import account_of_store
 
     with progress("runs", quiet=as_json) as show:
         account = account_of_store(store, by=by, since_ms=since_ms, progress=show)
-    _report(account, _in_order(account, by, one_run=False), run=None, by=by, since_ms=since_ms, as_json=as_json)
+    _report(place, account, _in_order(account, by, one_run=False), run=None, by=by, since_ms=since_ms, as_json=as_json)
 
 
 def _report(
-    account: Account, rows: list[tuple[str, Entry]], *, run: str | None, by: By | None, since_ms: int | None,
-    as_json: bool,
+    place: Setting, account: Account, rows: list[tuple[str, Entry]], *, run: str | None, by: By | None,
+    since_ms: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     from agent_run_ledger.cli.account_json import account_json, rows_json
     from agent_run_ledger.cli.output import print_json
@@ -84,7 +87,7 @@ def _report(
     if as_json:
         print_json({"run": run, "since": since, "by": by, **account_json(account), "rows": rows_json(rows)})
     else:
-        _print(account, rows, by, "" if since is None else f" since {since}")
+        _print(place, account, rows, by, "" if since is None else f" since {since}")
 
 
 def _in_order(account: Account, by: By | None, *, one_run: bool) -> list[tuple[str, Entry]]:
@@ -97,8 +100,9 @@ def _in_order(account: Account, by: By | None, *, one_run: bool) -> list[tuple[s
     return sorted(rows, key=lambda row: (row[1].spent.cost_usd or 0, row[1].spent.tokens or 0), reverse=True)
 
 
-def _print(account: Account, rows: list[tuple[str, Entry]], by: By | None, since: str) -> None:
+def _print(place: Setting, account: Account, rows: list[tuple[str, Entry]], by: By | None, since: str) -> None:
     from agent_run_ledger.cli.account_words import MAX_ROWS, notes_on, rows_table, totals_table
+    from agent_run_ledger.cli.next_steps import with_store
     from agent_run_ledger.cli.output import say, show, text
     from agent_run_ledger.cli.words import counted
 
@@ -114,4 +118,4 @@ def _print(account: Account, rows: list[tuple[str, Entry]], by: By | None, since
         show(totals_table(total))
         say("")
     for line in notes_on(account, rows[:MAX_ROWS]):
-        show(text(line, "dim"))
+        show(text(with_store(line, place), "dim"))
