@@ -35,6 +35,15 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert _heavy(loaded) == set()
 
 
+def test_a_program_of_runs_without_effects_loads_neither_their_rules_nor_what_only_some_programs_need() -> None:
+    loaded = _loaded_by("agent_run_ledger; agent_run_ledger.RunLedger")
+    assert "agent_run_ledger.runs.dynamic" in loaded
+    rules = ("agent_run_ledger.effects", "agent_run_ledger.kernel.effects.reducer", "agent_run_ledger.ledger.authority")
+    assert not any(name.startswith(rules) for name in loaded)
+    few = {"asyncio", "cryptography", "psycopg", "rich", "typer"}
+    assert not {name.split(".")[0] for name in loaded} & few
+
+
 @pytest.mark.parametrize("module", ["agent_run_ledger.kernel", "agent_run_ledger.ports", "agent_run_ledger.errors"])
 def test_kernel_and_contracts_load_without_a_database(module: str) -> None:
     loaded = _loaded_by(module)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from agent_run_ledger.kernel.effects import Accepted, Action, Decision, Now, Recorded, Role, Standing, Terms, decide
+from agent_run_ledger.kernel.effects import Accepted, Action, Decision, Now, Recorded, Role, Standing, Terms
 from agent_run_ledger.kernel.effects.action import highest_mark
 from agent_run_ledger.kernel.effects.approval import VerifiedApproval, statement_of, statement_sha256
 from agent_run_ledger.kernel.effects.commands import (
@@ -32,6 +32,7 @@ from agent_run_ledger.kernel.effects.commands import (
     WriteOff,
 )
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, FenceAnswer, Found, Observation, Receipt
+from agent_run_ledger.kernel.effects.reducer import decide
 from agent_run_ledger.kernel.effects.states import ARROWS, ActionState, Event
 
 KEY = "refund:17"

@@ -12,11 +12,12 @@ from agent_run_ledger.effects.refusals import error_of, error_of_correction, unk
 from agent_run_ledger.effects.telling import Telling
 from agent_run_ledger.effects.witnessing import Witnessing
 from agent_run_ledger.errors import LedgerError, Misuse, NotAdmitted, Unavailable
-from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing, decide
+from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Now, Recorded, Rejected, Standing
 from agent_run_ledger.kernel.effects.clock import CorrectClock, Correction, correct
 from agent_run_ledger.kernel.effects.commands import Command, HandOut, Propose, Successor
 from agent_run_ledger.kernel.effects.reading import Reading, read_time
 from agent_run_ledger.kernel.effects.record import Transition
+from agent_run_ledger.kernel.effects.reducer import decide
 from agent_run_ledger.kernel.record import SALT_BYTES
 from agent_run_ledger.ports import Entropy, Store, Tx
 from agent_run_ledger.ports.effects import EffectObserver, StoredAnswer, TimeSource

@@ -11,7 +11,7 @@ from agent_run_ledger.effects.sizes import NONCE_BYTES
 from agent_run_ledger.effects.trusting import SignedTrust
 from agent_run_ledger.effects.verifying import approval_said, read_approval, verify_approval, verify_recorded
 from agent_run_ledger.errors import Refused, Tampered
-from agent_run_ledger.kernel.effects import Action, ActionState, LedgerState, Now, Standing, Terms, decide
+from agent_run_ledger.kernel.effects import Action, ActionState, LedgerState, Now, Standing, Terms
 from agent_run_ledger.kernel.effects.approval import BadStatement, Statement
 from agent_run_ledger.kernel.effects.clock import CorrectClock
 from agent_run_ledger.kernel.effects.commands import (
@@ -31,6 +31,7 @@ from agent_run_ledger.kernel.effects.decision import Accepted
 from agent_run_ledger.kernel.effects.evidence import Drain, DrainKind
 from agent_run_ledger.kernel.effects.principals import ApprovalPolicy
 from agent_run_ledger.kernel.effects.record import command_from
+from agent_run_ledger.kernel.effects.reducer import decide
 from agent_run_ledger.kernel.effects.trust import TrustFile
 from agent_run_ledger.kernel.effects.trust_change import TrustOnRecord
 from agent_run_ledger.ports.effects import EffectTx

@@ -12,19 +12,11 @@ import orjson
 
 from agent_run_ledger.effects.answers import is_named_after
 from agent_run_ledger.errors import LedgerError, Unavailable
-from agent_run_ledger.kernel.effects import (
-    Accepted,
-    Action,
-    LedgerState,
-    Rejected,
-    Standing,
-    Terms,
-    WitnessPolicy,
-    decide,
-)
+from agent_run_ledger.kernel.effects import Accepted, Action, LedgerState, Rejected, Standing, Terms, WitnessPolicy
 from agent_run_ledger.kernel.effects.evidence import Found
 from agent_run_ledger.kernel.effects.plain import to_plain
 from agent_run_ledger.kernel.effects.record import ACTION, Transition, transition_from, transition_mac
+from agent_run_ledger.kernel.effects.reducer import decide
 from agent_run_ledger.kernel.effects.strength import weaker
 from agent_run_ledger.ledger.around import Around
 from agent_run_ledger.ledger.by_leaf import UNREADABLE, ByLeaf, Note, readable

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agent_run_ledger.clock import SystemClock
 from agent_run_ledger.entropy import SystemEntropy
 from agent_run_ledger.errors import Refused
-from agent_run_ledger.ledger.run_effects import EffectSettings, RunEffects, open_run_effects
 from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.own_thread import in_own_thread, loop_runs_here
 from agent_run_ledger.store import AnyStore, StoreThread, open_store
+
+if TYPE_CHECKING:
+    from agent_run_ledger.ledger.run_effects import EffectSettings, RunEffects
 
 T = TypeVar("T")
 
@@ -71,6 +73,10 @@ class OpenedStore:
 
     def effects(self) -> RunEffects:
         """Return the store's effects, opened at the first call: Refused where it has no authority, or no trust file."""
+        from agent_run_ledger.ledger.run_effects import (
+            open_run_effects,  # half of the modules: most runs have no effects
+        )
+
         with self._lock:
             if self._effects is None:
                 self._effects = open_run_effects(self._path, self._durability, self._effect_settings)

@@ -18,7 +18,6 @@ from agent_run_ledger.ledger.bound_run import BoundRun
 from agent_run_ledger.ledger.entering import Entering
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ledger.registry import Registry
-from agent_run_ledger.ledger.run_effects import EffectSettings, NamesPolicy
 from agent_run_ledger.ledger.store_gauges import read_gauges
 from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.budgets import Limits
@@ -30,6 +29,7 @@ from agent_run_ledger.runs.steps import MAX_SECONDS, Step, parse_on_change
 from agent_run_ledger.store import named_store, without_secrets
 
 if TYPE_CHECKING:
+    from agent_run_ledger.ledger.run_effects import EffectSettings, NamesPolicy
     from agent_run_ledger.ledger.run_queue import RunQueue
 
 P = ParamSpec("P")

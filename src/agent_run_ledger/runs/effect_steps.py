@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -111,6 +110,8 @@ class Effect(Step[P, EffectResult]):
         return perform(self.asked(args, kwargs))
 
     async def _aperform(self, *args: Any, **kwargs: Any) -> EffectResult:
+        import asyncio
+
         request = self._checked(await self.builds(*args, **kwargs))
         call = self._asked(args, kwargs, request)
         try:
@@ -124,6 +125,8 @@ class Effect(Step[P, EffectResult]):
 
         Cancelled while it acts, its thread goes on to the record of what it sent, and the next call finds it there.
         """
+        import asyncio
+
         while True:
             wait_s, result = await in_own_thread(lambda: advance(going), name=f"arl-effect-{self.name}")
             if result is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from agent_run_ledger.errors import Unavailable
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -21,6 +24,8 @@ async def in_own_thread(fn: Callable[[], T], *, name: str = "arl-beside") -> T:
     everything else of the program out. Cancelled, the await ends and the thread goes on; neither `asyncio.run` nor the
     process ends before it. Unavailable("no_thread") where there is none to be had; nothing was called then.
     """
+    import asyncio
+
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
 
@@ -53,6 +58,10 @@ async def in_own_thread(fn: Callable[[], T], *, name: str = "arl-beside") -> T:
 
 def loop_runs_here() -> bool:
     """Return whether an event loop runs in this thread: what blocks here keeps it from going on."""
+    if "asyncio" not in sys.modules:
+        return False
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -62,6 +71,8 @@ def loop_runs_here() -> bool:
 
 async def _until(ended: asyncio.Future[T]) -> T:
     """Wait for a thread, also where the loop is being ended: what it has under way is to be recorded."""
+    import asyncio
+
     while not ended.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait((ended,))

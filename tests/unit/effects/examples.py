@@ -19,12 +19,12 @@ from agent_run_ledger.kernel.effects import (
     TargetClass,
     Terms,
     WitnessPolicy,
-    decide,
 )
 from agent_run_ledger.kernel.effects import commands as ask
 from agent_run_ledger.kernel.effects.approval import VerifiedApproval, statement_of, statement_sha256
 from agent_run_ledger.kernel.effects.commands import Actor, Command, DoubtBy
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, FenceAnswer, Found, Observation, Receipt
+from agent_run_ledger.kernel.effects.reducer import decide
 
 A = ActionState
 KEY, ID, NEW_ID = "refund:17", b"first member", b"second member"

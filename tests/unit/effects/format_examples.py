@@ -6,7 +6,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
-from agent_run_ledger.kernel.effects import Accepted, Action, Now, Role, Standing, TargetClass, Terms, decide
+from agent_run_ledger.kernel.effects import Accepted, Action, Now, Role, Standing, TargetClass, Terms
 from agent_run_ledger.kernel.effects.approval import (
     Statement,
     VerifiedApproval,
@@ -30,6 +30,7 @@ from agent_run_ledger.kernel.effects.commands import (
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, Found, Observation
 from agent_run_ledger.kernel.effects.permit import permit_of
 from agent_run_ledger.kernel.effects.record import Transition, change_of, transition_bytes, transition_mac
+from agent_run_ledger.kernel.effects.reducer import decide
 
 START_MS = 1_767_225_600_000
 KEY = "tenant-7/invoice-0042"

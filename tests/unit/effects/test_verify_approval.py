@@ -15,7 +15,7 @@ from agent_run_ledger.effects.signing import sign_approval
 from agent_run_ledger.effects.verifying import CHECKS, verify_approval
 from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.dsse import envelope_bytes
-from agent_run_ledger.kernel.effects import Accepted, Action, Approval, Now, Role, TargetClass, decide
+from agent_run_ledger.kernel.effects import Accepted, Action, Approval, Now, Role, TargetClass
 from agent_run_ledger.kernel.effects.approval import (
     APPROVAL_TYPE,
     MAX_STATEMENT_BYTES,
@@ -27,6 +27,7 @@ from agent_run_ledger.kernel.effects.approval import (
     statement_sha256,
 )
 from agent_run_ledger.kernel.effects.commands import Approve
+from agent_run_ledger.kernel.effects.reducer import decide
 from agent_run_ledger.keys import seal
 from tests.unit.effects.examples import END_MS, LEDGER, MS, actor
 from tests.unit.effects.trust_examples import (
