@@ -36,7 +36,9 @@ GATE := $(GATE_TESTS) $(GATE_FAULTS) $(ADAPTERS:%=gate-adapter-%) lint
 
 .PHONY: help demo postgres test test-fast test-adapters adapters lint bench bench-server bench-peers mutants campaign docs lock clean $(GATE)
 # Environments are made one after the other: two of pip in one would spoil it. What a part of the gate needs is there.
-ifndef GATE_RUNS
+ifdef GATE_RUNS
+$(GATE): export TMPDIR = $(GATE_RUNS)/$@
+else
 .NOTPARALLEL:
 endif
 .DEFAULT_GOAL := help
@@ -49,9 +51,12 @@ demo: $(PACKAGE)  ## a real 20-step run, killed in step 19 and finished with not
 	@$(RUN)arl demo
 
 # Two at a time, for two cores: no test measures time, each has a folder and ports of its own, and no two share a fixture.
+# Each part has a place for temporary files of its own, where nothing else of the machine tidies up, and which goes with it.
 test: $(DEV) $(PACKAGE) postgres  ## everything that gates: lint, and every test but the campaigns (under 30 minutes)
 	@echo "make test: $(words $(GATE)) parts, $(JOBS) at a time; each is shown when it is over"
-	@GATE_RUNS=1 $(MAKE) --no-print-directory --keep-going --jobs=$(JOBS) --output-sync=target $(GATE)
+	@place=$$(mktemp -d "$${TMPDIR:-/tmp}/arl-test.XXXXXX") && trap 'rm -rf "$$place"' EXIT && chmod 0755 "$$place" && \
+	mkdir -m 1777 $(GATE:%="$$place/%") && \
+	GATE_RUNS="$$place" $(MAKE) --no-print-directory --keep-going --jobs=$(JOBS) --output-sync=target $(GATE)
 
 $(GATE_TESTS): gate-tests-%:
 	@echo "make test: tests $*/2" && $(RUN)python -m pytest -m "not (fault or campaign)" --part $*/2

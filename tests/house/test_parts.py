@@ -18,13 +18,12 @@ def test_other(number): pass
 
 
 def _ran(pytester: pytest.Pytester, part: str) -> list[str]:
-    result = pytester.runpytest_subprocess(*PLUGIN, "--part", part)
+    result = pytester.runpytest_inprocess(*PLUGIN, "--part", part)
     return [line.split()[0] for line in result.outlines if line.startswith("test_") and "PASSED" in line]
 
 
 @pytest.fixture
-def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, root: object) -> pytest.Pytester:
-    monkeypatch.setenv("PYTHONPATH", str(root))
+def tests(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makeini("[pytest]\nmarkers = chosen: some of them")
     pytester.makepyfile(MODULE)
     return pytester
@@ -41,6 +40,6 @@ def test_the_parts_are_the_whole_and_share_nothing(tests: pytest.Pytester, numbe
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/0", "a/b", "-1/2", "1/2/3", ""])
 def test_what_is_no_part_runs_nothing(tests: pytest.Pytester, part: str) -> None:
-    result = tests.runpytest_subprocess(*PLUGIN, f"--part={part}")
+    result = tests.runpytest_inprocess(*PLUGIN, f"--part={part}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "--part is K/N" in result.stderr.str()
