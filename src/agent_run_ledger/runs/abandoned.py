@@ -27,6 +27,12 @@ BESIDE: Final = "beside"
 EFFECT: Final = "effect"
 """Where the inputs of a RESULT or ERROR of an effect say which action (32 hex digits) the call was about."""
 
+SEEN: Final = "seen"
+"""Where the inputs of an ERROR of an effect that waits say as what it saw its action: see kernel.effects.step_moves."""
+
+ASKS: Final = "asks"
+"""Where they say that it has a probe, which can be asked about a doubt."""
+
 RESOLVE: Final = "resolve"
 """The name of the DECISION records that resolve a call with an unknown outcome."""
 

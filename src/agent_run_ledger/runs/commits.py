@@ -51,6 +51,7 @@ class Commits:
         self._on_their_way: list[Started] = []  # forsaken, and in a commit that has not ended
         self._landed = threading.Condition(self.lock)
         self.waits: list[Waits] = []
+        self.pending = False  # whether a call waited for something beside effects
         self._handed_out = opened.handed_out
         self._free_lanes: list[int] = []
         self._next_lane = 0

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from agent_run_ledger import codecs
-from agent_run_ledger.errors import LedgerError, Pending, Unavailable, Unstorable
+from agent_run_ledger.errors import EffectPending, LedgerError, Pending, Unavailable, Unstorable, pending_of
 from agent_run_ledger.kernel.backoff import backoff_s
 from agent_run_ledger.kernel.loops import Level
 from agent_run_ledger.kernel.record import RecordKind
-from agent_run_ledger.runs.abandoned import BESIDE, EFFECT
+from agent_run_ledger.runs.abandoned import ASKS, BESIDE, EFFECT, SEEN
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.batches import Batch, Concluded, Loop, Started, Waits, Written
 from agent_run_ledger.runs.bodies import Outcome
@@ -21,6 +21,7 @@ from agent_run_ledger.runs.breaker import VERDICT, Breaker, Judged, decision, nu
 from agent_run_ledger.runs.calls import CallIdentity, changed_arguments, changed_warning
 from agent_run_ledger.runs.commits import Commits
 from agent_run_ledger.runs.endings import Ending, ending_of, may_try_again
+from agent_run_ledger.runs.frames import Frame
 from agent_run_ledger.runs.history import History
 from agent_run_ledger.runs.nudges import Nudges
 from agent_run_ledger.runs.open_calls import Answer, OpenCall
@@ -99,7 +100,7 @@ class Concluding:
         if call.step.beside and call.shared:
             kept = {**(kept or {}), BESIDE: True}
         if call.inner.effect:
-            kept = {**(kept or {}), EFFECT: call.inner.effect}
+            kept = {**(kept or {}), **_of_effect(call.inner, ended.failure)}
         item = self._commits.journal.conclude(started, ended, because=call.because, code=call.step.code, more=kept)
         if self._watch is not None and call.body.around is not None:
             self._watch.ending(call.body.around, item, ended.failure, again=again)
@@ -151,6 +152,7 @@ class Concluding:
         with self._history.lock:
             if item.record.kind is not RecordKind.RESULT:
                 self._history.note_error(identity.key, record_id, item.record.kind, after)
+                self._commits.pending |= waits_beside_effects(ended.failure)
                 if call.step.kept_elsewhere and isinstance(ended.failure, Pending):
                     self._commits.waits.append(Waits(record_id=record_id, name=call.step.name))
                 return
@@ -163,6 +165,26 @@ class Concluding:
         return backoff_s(
             tries, base_s=step.retry_base_s, cap_s=step.retry_cap_s, fraction=self._context.entropy.fraction()
         )
+
+
+_SAW: Final = frozenset({"approval_pending", "effect_in_doubt", "effect_elsewhere", "effect_left"})
+"""The codes with which a call of an effect waits for what it saw. Any other one is held up by something else."""
+
+
+def waits_beside_effects(error: BaseException | None) -> bool:
+    """Return whether an error says that something is waited for which is no effect."""
+    waits = pending_of(error)
+    return waits is not None and not isinstance(waits, EffectPending)
+
+
+def _of_effect(place: Frame, failure: BaseException | None) -> dict[str, object]:
+    """Return what is kept of a call of an effect: its action, and what it waits for, as it saw that."""
+    kept: dict[str, object] = {EFFECT: place.effect}
+    if isinstance(failure, EffectPending) and failure.code in _SAW:
+        kept[SEEN] = place.seen
+        if place.asks:
+            kept[ASKS] = True
+    return kept
 
 
 def _is_prose(value: object) -> bool:

@@ -24,7 +24,7 @@ from agent_run_ledger.runs.breaker import TURN
 from agent_run_ledger.runs.called_steps import CalledSteps
 from agent_run_ledger.runs.calls import CallIdentity, identify_call
 from agent_run_ledger.runs.commits import Commits
-from agent_run_ledger.runs.concluding import Concluding
+from agent_run_ledger.runs.concluding import Concluding, waits_beside_effects
 from agent_run_ledger.runs.current import CURRENT
 from agent_run_ledger.runs.divergence import difference_from, diverged_call
 from agent_run_ledger.runs.drivers import drive
@@ -343,6 +343,8 @@ class DynamicSession:
             "reason": batch.end_reason,
             "left_over": left_over,
         }
+        if self._commits.pending or waits_beside_effects(failure):
+            content["pending"] = True
         batch.end = lambda _: content
         why = stopped(self.run_id, self._commits.commit(batch))
         if why is not None and failure is None:

@@ -16,7 +16,7 @@ from agent_run_ledger.errors import ApprovalPending, EffectInDoubt, EffectPendin
 from agent_run_ledger.kernel.effects.display import display
 from agent_run_ledger.kernel.effects.result import EffectResult
 from agent_run_ledger.kernel.effects.states import ActionState
-from agent_run_ledger.kernel.effects.step_moves import Move, WantedTerms, next_move
+from agent_run_ledger.kernel.effects.step_moves import Move, WantedTerms, next_move, standing_seen
 from agent_run_ledger.ports.effect_steps import EffectMember, Effects, Probe, Wanted
 from agent_run_ledger.probes import reach
 from agent_run_ledger.runs.effect_looks import Looks
@@ -99,6 +99,7 @@ def carry_out(call: EffectCall) -> Carrying:
     """
     until = time.monotonic() + call.wait_s
     looks, unclear = Looks(), None
+    call.place.asks = call.probe is not None
     terms = _terms(call)
     last: EffectMember | None = None
     moves = 0
@@ -106,7 +107,7 @@ def carry_out(call: EffectCall) -> Carrying:
         members = _members(call, unclear)
         if members:
             last = members[-1]
-            call.place.effect = last.action_id.hex()
+            call.place.effect, call.place.seen = last.action_id.hex(), standing_seen(last)
         move = _next(call, members, terms, looked=bool(members) and looks.enough(members[-1]))
         if move is Move.GIVE:
             return _given(call, members[-1])

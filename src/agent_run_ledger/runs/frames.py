@@ -33,8 +33,10 @@ class Frame:
         "_scope",
         "_shut",
         "_wraps",
+        "asks",
         "broken",
         "effect",
+        "seen",
         "session",
     )
 
@@ -50,6 +52,8 @@ class Frame:
         self.session = session
         self.broken = False
         self.effect = ""  # the action (32 hex digits) that the body of this scope is about
+        self.seen = ""  # as what that body saw it at last
+        self.asks = False  # whether it has a probe
         self._scope = scope
         self._call = call
         self._lock = threading.RLock()  # a stream that is cleaned up may come in anywhere

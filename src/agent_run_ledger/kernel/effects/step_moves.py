@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from agent_run_ledger.kernel.effects.action import Action
 from agent_run_ledger.kernel.effects.states import ActionState, TargetClass
 
 
@@ -33,6 +34,19 @@ class Member(Protocol):
     def executor(self) -> str: ...  # noqa: D102
     @property
     def target_class(self) -> TargetClass: ...  # noqa: D102
+
+
+class Seen(Protocol):
+    """What is seen of a member by who waits for it."""
+
+    @property
+    def state(self) -> ActionState: ...  # noqa: D102
+    @property
+    def approvals(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def handed_out(self) -> bool: ...  # noqa: D102
+    @property
+    def drain(self) -> bytes | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +137,21 @@ def differs(member: Member, terms: WantedTerms) -> Move | None:
         return Move.OTHER_POLICY
     wanted = (terms.audience, terms.executor, terms.target_class)
     return None if (member.audience, member.executor, member.target_class) == wanted else Move.OTHER_TERMS
+
+
+def standing(action: Action) -> str:
+    """Return in one word what of an action decides about a run that waits for it: another word, and it may go on."""
+    drain = None if action.drain is None else action.drain.evidence_id
+    return _standing(action.state, len(action.approvals), handed_out=action.handed_out, drain=drain)
+
+
+def standing_seen(member: Seen) -> str:
+    """Return the same word of an action as a run sees it."""
+    return _standing(member.state, len(member.approvals), handed_out=member.handed_out, drain=member.drain)
+
+
+def _standing(state: ActionState, approvals: int, *, handed_out: bool, drain: bytes | None) -> str:
+    return f"{state}:{approvals}:{'handed_out' if handed_out else 'kept'}:{'' if drain is None else drain.hex()}"
 
 
 def _held(last: Member, worker: str, was_ours: Callable[[str], bool]) -> Move:
