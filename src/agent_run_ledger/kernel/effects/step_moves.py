@@ -42,8 +42,6 @@ class Seen(Protocol):
     @property
     def state(self) -> ActionState: ...  # noqa: D102
     @property
-    def approvals(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
     def handed_out(self) -> bool: ...  # noqa: D102
     @property
     def drain(self) -> bytes | None: ...  # noqa: D102
@@ -142,16 +140,16 @@ def differs(member: Member, terms: WantedTerms) -> Move | None:
 def standing(action: Action) -> str:
     """Return in one word what of an action decides about a run that waits for it: another word, and it may go on."""
     drain = None if action.drain is None else action.drain.evidence_id
-    return _standing(action.state, len(action.approvals), handed_out=action.handed_out, drain=drain)
+    return _standing(action.state, handed_out=action.handed_out, drain=drain)
 
 
 def standing_seen(member: Seen) -> str:
     """Return the same word of an action as a run sees it."""
-    return _standing(member.state, len(member.approvals), handed_out=member.handed_out, drain=member.drain)
+    return _standing(member.state, handed_out=member.handed_out, drain=member.drain)
 
 
-def _standing(state: ActionState, approvals: int, *, handed_out: bool, drain: bytes | None) -> str:
-    return f"{state}:{approvals}:{'handed_out' if handed_out else 'kept'}:{'' if drain is None else drain.hex()}"
+def _standing(state: ActionState, *, handed_out: bool, drain: bytes | None) -> str:
+    return f"{state}:{'handed_out' if handed_out else 'kept'}:{'' if drain is None else drain.hex()}"
 
 
 def _held(last: Member, worker: str, was_ours: Callable[[str], bool]) -> Move:
