@@ -50,7 +50,8 @@ def test_of_actions_json_says_what_the_text_says(arl: Arl, db: Path) -> None:
         for sample in family.samples
     }
     assert list(said) == [
-        *("actions", "doubt_age_seconds", "stranded_claims", "waiting_approval_age_seconds", "ledger_state")
+        *("actions", "doubt_age_seconds", "stranded_claims", "waiting_approval_age_seconds"),
+        *("unclaimed_age_seconds", "ledger_state"),
     ]
     assert said["actions"] == {name[1]: count for name, count in read.items() if name[0] == "stored_actions"}
     assert (said["actions"]["unresolved"], said["actions"]["proposed"]) == (1, 1)

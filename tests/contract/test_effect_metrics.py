@@ -110,6 +110,20 @@ def test_what_waits_for_approval_is_counted_while_its_window_is_open(kit: Kit) -
     assert of_effects(kit).waiting_age_s == 0
 
 
+def test_what_is_approved_is_unclaimed_from_then_on_while_its_window_is_open(kit: Kit) -> None:
+    kit.ticks.wall_ms = time.time_ns() // 1_000_000
+    view = kit.move(E.APPROVE, kit.propose(dispatch_before_ms=kit.now() + 3 * HOUR_MS))
+    later = {"not_before_ms": kit.now() + 24 * HOUR_MS, "dispatch_before_ms": kit.now() + 48 * HOUR_MS}
+    kit.move(E.APPROVE, kit.propose(key="later", **later))
+    assert of_effects(kit).unclaimed_age_s < 100
+    kit.ticks.tick(2 * HOUR_MS)
+    assert 7_100 < of_effects(kit).unclaimed_age_s <= 7_300
+    kit.ticks.tick(HOUR_MS)
+    assert of_effects(kit).unclaimed_age_s == 0, "nobody can claim it any more"
+    kit.do(E.EXPIRE, view)
+    assert of_effects(kit).unclaimed_age_s == 0
+
+
 @only_a_file
 def test_the_ledgers_state_is_that_of_store_and_clock(kit: Kit, tmp_path: Path) -> None:
     kit.reach(A.UNRESOLVED)
@@ -351,6 +365,7 @@ def test_the_rules_are_silent_over_a_healthy_store_and_each_is_raised_by_its_fau
         kit.reach(A.SUCCEEDED, key="done")
         kit.reach(A.CLAIMED, key="at work")
         kit.propose(key="new", dispatch_before_ms=kit.now() + 24 * HOUR_MS)
+        kit.reach(A.AVAILABLE, key="approved")
         assert firing(root, told_by(kit)) == set()
     with effects(kind=Watched, kept=False) as kit:
         assert isinstance(kit, Watched)
@@ -358,8 +373,10 @@ def test_the_rules_are_silent_over_a_healthy_store_and_each_is_raised_by_its_fau
         kit.reach(A.UNRESOLVED, key="doubted")
         kit.reach(A.PREPARED, key="stranded")
         kit.propose(key="waits", dispatch_before_ms=kit.now() + 24 * HOUR_MS)
+        kit.move(E.APPROVE, kit.propose(key="approved", dispatch_before_ms=kit.now() + 24 * HOUR_MS))
         kit.ticks.tick(5 * HOUR_MS)
-        assert firing(root, told_by(kit)) == {"ActionInDoubt", "ClaimStranded", "ApprovalWaits"}
+        raised = {"ActionInDoubt", "ClaimStranded", "ApprovalWaits", "ApprovedUnclaimed"}
+        assert firing(root, told_by(kit)) == raised
     with effects(kind=Watched, kept=False) as kit:
         assert isinstance(kit, Watched)
         kit.reach(A.AVAILABLE)

@@ -297,6 +297,7 @@ def test_the_text_of_the_gauges_is_what_the_clients_parser_reads() -> None:
             doubt_age_s=0.5,
             stranded=4,
             waiting_age_s=7,
+            unclaimed_age_s=8,
         ),
     )
     read = {
@@ -317,6 +318,7 @@ def test_the_text_of_the_gauges_is_what_the_clients_parser_reads() -> None:
         ("agent_run_ledger_doubt_age_seconds",): 0.5,
         ("agent_run_ledger_stranded_claims",): 4,
         ("agent_run_ledger_waiting_approval_age_seconds",): 7,
+        ("agent_run_ledger_unclaimed_age_seconds",): 8,
         **{("agent_run_ledger_ledger_state", ("state", s)): s == "recovery" for s in map(str, LedgerState)},
     }
     assert [family.name for family in families(gauges)] == list(dict.fromkeys(name for name, *_ in read))

@@ -31,8 +31,9 @@ class EffectGauges:
     `state` is where the ledger stands as the store and this machine's clock say: whether a witness answers, only a
     process knows that has one. `doubt_age_s`: seconds since the oldest doubt was recorded that nothing has ended.
     `stranded`: claims whose permit or window is over by every clock and whose worker recorded nothing.
-    `waiting_age_s`: seconds since the oldest proposal that is not approved and whose window is not over. Ages are 0
-    where there is none.
+    `waiting_age_s`: seconds since the oldest proposal that is not approved and whose window is not over.
+    `unclaimed_age_s`: seconds since an action was approved that nobody has claimed, of those whose window is open the
+    oldest. Ages are 0 where there is none.
     """
 
     actions: Mapping[ActionState, int]
@@ -40,6 +41,7 @@ class EffectGauges:
     doubt_age_s: float
     stranded: int
     waiting_age_s: float
+    unclaimed_age_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

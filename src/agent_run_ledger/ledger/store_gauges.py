@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_run_ledger.errors import Unavailable
 from agent_run_ledger.kernel.gauges import UNDECIDED, EffectGauges, StoreGauges, Why
@@ -14,10 +14,14 @@ from agent_run_ledger.runs.budgets import is_for_budget
 from agent_run_ledger.runs.reasons import is_for_loop
 
 if TYPE_CHECKING:
-    from agent_run_ledger.ports.effects import TimeSource
+    from agent_run_ledger.kernel.effects import Action, Now
+    from agent_run_ledger.ports.effects import EffectReader, TimeSource
 
 MOST_QUARANTINED = 10_000
 """How many quarantined runs are asked why, the newest ones; more of them are a fault of another kind."""
+
+MOST_APPROVED: Final = 1_000
+"""How many approved actions are looked at, the oldest ones."""
 
 
 def read_gauges(store: Store, now_ms: int, *, time: TimeSource | None = None) -> StoreGauges:
@@ -60,7 +64,21 @@ def _effects(store: Store, time: TimeSource | None) -> EffectGauges | None:
         doubt_age_s=max((_seconds(now.latest_ms, since_ms) for since_ms in since), default=0.0),
         stranded=reader.count_stranded(over_ms=now.earliest_ms - bound_ms),
         waiting_age_s=0.0 if proposed_ms is None else _seconds(now.latest_ms, proposed_ms),
+        unclaimed_age_s=_unclaimed_age_s(reader, now),
     )
+
+
+def _unclaimed_age_s(reader: EffectReader, now: Now) -> float:
+    from agent_run_ledger.kernel.effects.states import ActionState
+
+    approved = reader.in_states((ActionState.AVAILABLE,), after_row_id=0, limit=MOST_APPROVED)
+    return max(
+        (_seconds(now.latest_ms, one.changed_at_ms) for one in approved if _is_open(one.action, now)), default=0.0
+    )
+
+
+def _is_open(action: Action, now: Now) -> bool:
+    return action.terms.not_before_ms <= now.earliest_ms < action.terms.dispatch_before_ms
 
 
 def _quarantined(store: Store) -> dict[Why, int]:

@@ -118,6 +118,12 @@ def _of_effects(gauges: EffectGauges) -> list[Family]:
             samples={"": gauges.waiting_age_s},
         ),
         Family(
+            name="agent_run_ledger_unclaimed_age_seconds",
+            key="unclaimed_age_seconds",
+            text="Since when the oldest approved action in its window is claimed by nobody; 0 without one.",
+            samples={"": gauges.unclaimed_age_s},
+        ),
+        Family(
             name="agent_run_ledger_ledger_state",
             key="ledger_state",
             text="1 for the state of the ledger's authority as the store and this clock say, 0 for the others.",

@@ -231,7 +231,9 @@ class _StoreCollector:
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Name the gauges without reading the store, so that a second collector is refused."""
-        effects = EffectGauges(actions={}, state=LedgerState.OPEN, doubt_age_s=0, stranded=0, waiting_age_s=0)
+        effects = EffectGauges(
+            actions={}, state=LedgerState.OPEN, doubt_age_s=0, stranded=0, waiting_age_s=0, unclaimed_age_s=0
+        )
         return self._families(
             StoreGauges(runs={}, unresolved_age_s=0, leaves=0, database_bytes=0, wal_bytes=0, effects=effects)
         )
