@@ -57,7 +57,7 @@ def test_a_silent_claim_is_closed_by_doubt_drain_look_and_a_second_principal(eff
     done = ask("observe", "refund:1", "--drain", "expiry", "--as", "cat").json
     assert done["action"]["drain"]["kind"] == "expiry"
     error = refused(ask("reconcile", "refund:1", "--did-not-happen", "--as", "cat"), "no_observation")
-    assert "--found nothing --after DRAIN" in error["hint"]
+    assert f"arl effects observe {view.action_id.hex()} --found WHAT --after DRAIN" in error["hint"]
     ask("observe", "refund:1", "--found", "nothing", "--as", "cat")
     refused(ask("reconcile", "refund:1", "--did-not-happen", "--as", "cat"), "observation_before_drain")
     ask("observe", "refund:1", "--found", "nothing", "--after", done["evidence_id"][:13], "--as", "cat")
@@ -72,7 +72,7 @@ def test_a_silent_claim_is_closed_by_doubt_drain_look_and_a_second_principal(eff
 def test_what_happened_is_decided_by_a_second_principal_on_what_was_seen(effects: Effects, ask: Ask) -> None:
     view = effects.doubted("refund:1")
     error = refused(ask("reconcile", "refund:1", "--happened", "--as", "cat"), "not_seen")
-    assert f"arl effects observe {view.action_id.hex()} --found executed" in error["hint"]
+    assert f"arl effects observe {view.action_id.hex()} --found WHAT" in error["hint"]
     seen = ask("observe", "refund:1", "--found", "executed", "--yes", "--as", "payer", "--role", "executor")
     assert seen.code == 0
     refused(ask("reconcile", "refund:1", "--happened", "--as", "payer"), "reconciler_is_executor")
@@ -166,7 +166,7 @@ def test_what_a_receiver_cannot_tell_by_time_needs_a_dead_path(effects: Effects,
     )
     dead = ("observe", "refund:1", "--drain", "path-dead", "--covers", "worker", "--as")
     error = refused(ask("observe", "refund:1", "--drain", "expiry", "--as", "cat"), "no_timer")
-    assert "--drain path-dead --covers every_executor" in error["hint"]
+    assert "--drain path-dead --covers WHOSE" in error["hint"]
     done = ask(*dead, "cat").json
     assert done["action"]["drain"]["covers"] == "worker"
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from agent_run_ledger.effects import ActionState
+import agent_run_ledger
+from agent_run_ledger import open_effects
+from agent_run_ledger.cli.effects_done import FIRST
+from agent_run_ledger.effects import ActionState, TargetClass
+from agent_run_ledger.ledger.authority import actor_of
 from agent_run_ledger.testing import check_ledger
+from tests.cli.approval_desk import propose
 from tests.cli.conftest import Arl, Ended
 from tests.cli.effect_states import KEY, MADE
 from tests.cli.effect_store import PAY, POLICY, Effects, described
@@ -81,7 +87,8 @@ def said_in_words(done: Ended) -> None:
     else:
         assert done.code != INTERNAL, done.err
         assert (done.out, done.err.startswith("error: ")) == ("", True)
-        assert all(is_plain(line) for line in re.findall(r"`(arl [^`]*)`", done.err)), done.err
+        hinted = re.findall(r"`(arl [^`]*)`", done.err)
+        assert all(is_plain(line) and not told_for(line) for line in hinted), done.err
 
 
 def test_a_doubt_that_is_decided_as_happened_says_that_it_is_over(effects: Effects, arl: Arl) -> None:
@@ -96,6 +103,12 @@ def test_a_doubt_that_is_decided_as_happened_says_that_it_is_over(effects: Effec
 # -- what is printed to be typed next ---------------------------------------------------------------------------------
 
 PLACES = {"WHAT", "WHOSE", "DRAIN", "NAME", "FILE"}
+ATTESTS = re.compile(r"--(?:found|covers|after|with|with-key)[ =]([^\s`,;]+)")
+
+
+def told_for(line: str) -> set[str]:
+    """What a line to be typed would say for who types it: what they saw, whose way is dead, who decides with them."""
+    return set(ATTESTS.findall(line)) - PLACES
 
 
 def printed(arl: Arl, effects: Effects, action_id: str) -> list[str]:
@@ -139,6 +152,42 @@ def test_words_that_stand_for_something_decide_nothing(effects: Effects, arl: Ar
         if PLACES & set(line.split()):
             assert arl(*line.split()[1:], *(["--yes"] * ("--write-off" in line)), "--as", "cat").code == 2, line
     assert effects.leaves() == before
+
+
+def test_no_command_that_the_package_prints_says_what_only_a_person_knows() -> None:
+    for path in Path(agent_run_ledger.__file__).parent.rglob("*.py"):
+        for line in re.findall(r"`(arl [^`]*)`", path.read_text(encoding="utf-8")):
+            assert not told_for(line), f"{path}: {line}"
+    hints = " ".join(FIRST.values())
+    assert {"WHAT", "WHOSE", "DRAIN"} <= set(ATTESTS.findall(hints)), hints
+
+
+def test_a_hint_that_is_typed_as_it_stands_signs_nothing(arl: Arl, db: Path) -> None:
+    """On one machine the operator's key is meant, and nothing asks who pastes a line."""
+    assert arl("init", "--local", "--name", "ann", "--db", db).code == 0
+    view = propose(db, KEY, target_class=TargetClass.N)
+    assert arl("approvals", "grant", KEY, "--yes", "--db", db).code == 0
+    with open_effects(db) as ledger:
+        assert ledger.trust is not None
+        worker = actor_of(ledger.trust, "worker")
+        claim = ledger.claim(worker, view.action_id, worker="w", request_sha256=view.request_sha256)
+        ledger.prepare(worker, view.action_id, claim_id=claim.claim_id, worker="w")
+    assert arl("effects", "doubt", KEY, "--db", db).code == 0
+    typed: list[str] = []
+    for words in (
+        ("reconcile", KEY, "--did-not-happen"),
+        ("reconcile", KEY, "--happened"),
+        ("observe", KEY, "--drain", "expiry"),
+    ):
+        refused = arl("effects", *words, "--db", db)
+        assert refused.code == 1, refused
+        typed += re.findall(r"`(arl [^`]*)`", refused.err)
+    assert {"--covers WHOSE", "--found WHAT"} <= {" ".join(pair) for line in typed for pair in pairwise(line.split())}
+    for line in typed:
+        assert arl(*line.split()[1:]).code != 0, line
+    with open_effects(db) as ledger:
+        assert ledger.get(view.action_id).state is ActionState.UNRESOLVED
+    assert arl("effects", "show", KEY, "--db", db, "--json").json["members"][0]["drain"] is None
 
 
 def test_the_drain_before_a_look_is_not_filled_in(effects: Effects, arl: Arl) -> None:

@@ -96,7 +96,7 @@ def _happened(asked: Asking, row: Action) -> None:
         raise Refused(
             f"nobody on record saw that {row.action_key!r} was executed",
             code=NOT_SEEN,
-            hint=f"who sees it at the target records it: `arl effects observe {row.action_id.hex()} --found executed`",
+            hint=f"who sees it at the target records it: `arl effects observe {row.action_id.hex()} --found WHAT`",
         )
     asked.ledger.reconcile_success(asked.actor, row.action_id, seen)
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from agent_run_ledger.cli.who import Asking
     from agent_run_ledger.kernel.effects.action import Action
 
-_LOOK: Final = "`arl effects observe {id} --found nothing --after DRAIN`"
-_DEAD: Final = "`arl effects observe {id} --drain path-dead --covers every_executor`"
-_FIRST: Final = {
+_LOOK: Final = "`arl effects observe {id} --found WHAT --after DRAIN`"
+_DEAD: Final = "`arl effects observe {id} --drain path-dead --covers WHOSE`"
+FIRST: Final = {
     "seen_executed": "`arl effects reconcile {id} --happened` records it",
     "receiver_executed": "`arl effects reconcile {id} --happened` records it",
     "no_drain": "record first that nothing more can arrive: `arl effects observe {id} --drain expiry` where the "
@@ -36,11 +36,12 @@ _FIRST: Final = {
     "not_operator": "an operator records it (--role operator, or their --key), or with --expired the clock",
     "no_timer": f"this receiver checks no expiry, so no time is enough: {_DEAD}, once that is so",
     "nothing_to_drain": "`arl effects doubt {id}` first",
-    "covers_too_little": "--covers every_executor, once that is so",
+    "covers_too_little": f"it takes the way of every executor: {_DEAD}, once that is so",
     "other_drain": "`arl effects show {id}` names the drain that is on record",
     "contradicted": "`arl effects reconcile {id} --happened` records what was seen",
 }
-"""What is done first where a decision is refused, by the code of the refusal."""
+"""What is done first where a decision is refused, by the code of the refusal. What only a person knows stands there in
+capitals, which are refused as they are."""
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def hints_about(action: Action) -> Generator[None, None, None]:
     try:
         yield
     except LedgerError as error:
-        first = _FIRST.get(error.code)
+        first = FIRST.get(error.code)
         if first is not None:
             error.hint = first.format(id=action.action_id.hex())
         elif error.code == str(action.state) or error.code == "wrong_role":
