@@ -34,6 +34,7 @@ def _without(name: str, *roles: Role, **changes: Any) -> Any:
 
 PRINCIPALS = (
     _with_key("ann", R.APPROVER, R.OFFICER),
+    _with_key("ben", R.APPROVER),
     _with_key("cat", R.RECONCILER),
     _with_key("dan", R.RECONCILER),
     _with_key("late", R.RECONCILER, keys=(public("late", 0, 1),)),
@@ -62,13 +63,14 @@ class Trusted(Effects):
             principals=PRINCIPALS,
             policies=(
                 policy("finance", 1, "ann", people=1, window_ms=DAY_MS // 2),
+                policy("both", 2, "ann", "ben", people=2, window_ms=DAY_MS),
                 policy("other", 1, "ann", people=0, window_ms=7 * DAY_MS),
             ),
         )
         store.close()
         self.trust = self.folder / "trust.json"
         self.trust.write_bytes(sign_trust(self.file, [key("ann")]))
-        for one in ("ann", "cat", "dan", "late", "ops", "rita", "bot", "nobody"):
+        for one in ("ann", "ben", "cat", "dan", "late", "ops", "rita", "bot", "nobody"):
             write_key(self.key(one), key(one))
         self.open().close()  # from here on it is under this file
 

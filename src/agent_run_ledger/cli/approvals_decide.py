@@ -12,6 +12,7 @@ from agent_run_ledger.errors import Misuse, Refused
 if TYPE_CHECKING:
     from agent_run_ledger.cli.effect_stores import Deciding
     from agent_run_ledger.effects.views import ActionView
+    from agent_run_ledger.kernel.effects.action import Action
     from agent_run_ledger.kernel.effects.approval import Statement
     from agent_run_ledger.kernel.effects.commands import Actor
     from agent_run_ledger.keys import SigningKey
@@ -33,17 +34,18 @@ def grant(
     from agent_run_ledger.cli.approvals_look import display_of, print_action
     from agent_run_ledger.cli.confirm import confirm
     from agent_run_ledger.cli.effect_stores import deciding_effects
+    from agent_run_ledger.cli.effects_done import hints_about
     from agent_run_ledger.cli.words import clean
     from agent_run_ledger.effects.signing import sign_approval
     from agent_run_ledger.ledger.local_authority import APPROVER_KEY
 
     _can_ask(as_json=as_json, yes=yes)
-    action_id = _meant(db, action)
-    with deciding_effects(db, trust) as here:
+    row = _meant(db, action)
+    action_id = row.action_id
+    with deciding_effects(db, trust) as here, hints_about(row):
         actor, signer = _signer(here, key, passphrase_file, APPROVER_KEY)
         stored = here.ledger.get(action_id)
-        nonce = stored.nonce or os.urandom(NONCE_BYTES)
-        statement = here.ledger.statement(action_id, approver=actor.principal, nonce=nonce)
+        statement = here.ledger.statement(action_id, approver=actor.principal, nonce=os.urandom(NONCE_BYTES))
         view, body = _as_signed(stored, statement), here.ledger.request(action_id)
         shown = display_of(view, body)
         if not as_json:
@@ -52,8 +54,17 @@ def grant(
             said = f"the bytes of action {action_id.hex()} have no display that its proposal names"
             raise Refused(said, code="no_display", hint=_NO_DISPLAY)
         confirm(f"Approve exactly this as {clean(actor.principal)}?", yes=yes)
-        envelope = sign_approval(statement, signer, request=body, display=shown.encode("utf-8"))
+        signed = _beside_others(here, statement)
+        envelope = sign_approval(signed, signer, request=body, display=shown.encode("utf-8"))
         _tell(here, here.ledger.grant(envelope), actor.principal, "approved", as_json=as_json)
+
+
+def _beside_others(here: Deciding, shown: Statement) -> Statement:
+    """Return what was shown, with the number that all approvals of the action share by now: others approve meanwhile.
+
+    Nothing else of it is read anew: where the ledger has other terms by now, it refuses them.
+    """
+    return replace(shown, nonce=here.ledger.get(shown.action_id).nonce or shown.nonce)
 
 
 def _as_signed(view: ActionView, statement: Statement) -> ActionView:
@@ -93,12 +104,13 @@ def reject(
 ) -> None:
     """Close what was proposed, as an approver. Nothing of it is ever sent; a successor can take its place."""
     from agent_run_ledger.cli.effect_stores import deciding_effects
+    from agent_run_ledger.cli.effects_done import hints_about
     from agent_run_ledger.ledger.local_authority import APPROVER_KEY
 
-    action_id = _meant(db, action)
-    with deciding_effects(db, trust) as here:
+    row = _meant(db, action)
+    with deciding_effects(db, trust) as here, hints_about(row):
         actor, _ = _signer(here, key, passphrase_file, APPROVER_KEY)
-        _tell(here, here.ledger.reject(actor, action_id), actor.principal, "rejected", as_json=as_json)
+        _tell(here, here.ledger.reject(actor, row.action_id), actor.principal, "rejected", as_json=as_json)
 
 
 def revoke(
@@ -113,26 +125,29 @@ def revoke(
     """Forbid what has not been sent yet, as a revoker. It cancels nothing that was sent."""
     from agent_run_ledger.cli.confirm import confirm
     from agent_run_ledger.cli.effect_stores import deciding_effects
+    from agent_run_ledger.cli.effects_done import hints_about
+    from agent_run_ledger.cli.effects_words import left_open_words
+    from agent_run_ledger.cli.next_steps import with_store
     from agent_run_ledger.cli.words import clean
     from agent_run_ledger.ledger.local_authority import OPERATOR_KEY
 
-    action_id = _meant(db, action)
-    with deciding_effects(db, trust) as here:
+    row = _meant(db, action)
+    with deciding_effects(db, trust) as here, hints_about(row):
         actor, _ = _signer(here, key, passphrase_file, OPERATOR_KEY)
-        view = here.ledger.get(action_id)
-        confirm(
-            f"Revoke action {action_id.hex()} of {clean(view.action_key)}? What is not sent is never sent.", yes=yes
-        )
-        _tell(here, here.ledger.revoke(actor, action_id), actor.principal, "revoked", as_json=as_json)
+        asks = f"Revoke action {row.action_id.hex()} of {clean(row.action_key)}? What is not sent is never sent."
+        confirm(asks, yes=yes)
+        view = here.ledger.revoke(actor, row.action_id)
+        left = with_store(left_open_words(view), here.setting)
+        _tell(here, view, actor.principal, "revoked", as_json=as_json, left_open=left or None)
 
 
-def _meant(db: str | None, action: str) -> bytes:
-    """Return the id of the one action that is meant."""
+def _meant(db: str | None, action: str) -> Action:
+    """Return the one action that is meant."""
     from agent_run_ledger.cli.stores import reading
     from agent_run_ledger.ledger.effect_inbox import find_action
 
     with reading(db) as store:
-        return find_action(store, action).action.action_id
+        return find_action(store, action).action
 
 
 def _signer(here: Deciding, key: str | None, passphrase_file: str | None, name: str) -> tuple[Actor, SigningKey]:
@@ -150,9 +165,10 @@ def _can_ask(*, as_json: bool, yes: bool) -> None:
         raise Misuse("with --json nobody sees what is approved", code="not_confirmed", hint="give --yes")
 
 
-def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_json: bool) -> None:
+def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_json: bool, **more: str | None) -> None:
+    """Print what was decided, and where the action stands now. `more`: what JSON says besides, and people are told."""
     from agent_run_ledger.cli.effect_stores import warn
-    from agent_run_ledger.cli.folding import say_folded
+    from agent_run_ledger.cli.folding import note_folded, say_folded
     from agent_run_ledger.cli.output import print_json
     from agent_run_ledger.cli.words import clean
 
@@ -167,6 +183,7 @@ def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_jso
                 "approvals_needed": view.approvals_needed,
                 "revoked": view.revoked,
                 "principal": principal,
+                **more,
                 "not_protected": unprotected,
             }
         )
@@ -174,4 +191,6 @@ def _tell(here: Deciding, view: ActionView, principal: str, done: str, *, as_jso
     say_folded(
         f"{done} by {clean(principal)}: action {view.action_id.hex()} of {clean(view.action_key)} is {view.status}"
     )
+    for words in filter(None, more.values()):
+        note_folded(words)
     warn(unprotected)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from agent_run_ledger.errors import LedgerError
+from agent_run_ledger.kernel.effects.states import ActionState
 
 if TYPE_CHECKING:
     from agent_run_ledger.cli.who import Asking
@@ -38,10 +39,15 @@ FIRST: Final = {
     "nothing_to_drain": "`arl effects doubt {id}` first",
     "covers_too_little": f"it takes the way of every executor: {_DEAD}, once that is so",
     "other_drain": "`arl effects show {id}` names the drain that is on record",
+    "other_instance": "somebody else approved at the same moment: type it again",
     "contradicted": "`arl effects reconcile {id} --happened` records what was seen",
 }
 """What is done first where a decision is refused, by the code of the refusal. What only a person knows stands there in
 capitals, which are refused as they are."""
+
+
+_STATES: Final = frozenset(map(str, ActionState))
+"""The codes of refusals for the state in which an action is by then."""
 
 
 @contextmanager
@@ -53,7 +59,7 @@ def hints_about(action: Action) -> Generator[None, None, None]:
         first = FIRST.get(error.code)
         if first is not None:
             error.hint = first.format(id=action.action_id.hex())
-        elif error.code == str(action.state) or error.code == "wrong_role":
+        elif error.code in _STATES or error.code == "wrong_role":
             error.hint = f"{error.hint}; " if error.hint else ""
             error.hint += f"`arl effects show {action.action_id.hex()}` says what may be done next, and by whom"
         raise

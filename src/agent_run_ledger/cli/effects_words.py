@@ -8,10 +8,11 @@ from agent_run_ledger.cli.words import counted, duration_words, iso
 from agent_run_ledger.kernel.effects.advice import Step
 from agent_run_ledger.kernel.effects.ages import HELD
 from agent_run_ledger.kernel.effects.evidence import Covers, Drain, DrainKind, FenceAnswer, Found, Observation, Receipt
-from agent_run_ledger.kernel.effects.states import ActionState
+from agent_run_ledger.kernel.effects.states import FENCING, ActionState
 
 if TYPE_CHECKING:
     from agent_run_ledger.cli.settings import Setting
+    from agent_run_ledger.effects.views import ActionView
     from agent_run_ledger.kernel.effects.action import Action
     from agent_run_ledger.kernel.effects.advice import Way
     from agent_run_ledger.ledger.effect_inbox import Waiting
@@ -153,6 +154,27 @@ def next_words(one: Waiting) -> str:
     if way is None:
         return "nothing: it is over" if not one.ways else f"nothing now: {one.ways[0].words}"
     return way_words(way)
+
+
+def left_open_words(view: ActionView) -> str:
+    """Return what a revocation has left open, and what ends it; nothing where it closed the action."""
+    named = view.action_id.hex()
+    if view.closed:
+        return ""
+    if view.state not in HELD:
+        return f"it is in doubt, and a revocation ends no doubt: `arl effects show {named}` says what leads on"
+    if view.handed_out:
+        return (
+            "a worker has its permit: it may have been sent, and a revocation cancels nothing that was; "
+            f"`arl effects show {named}` says what leads on"
+        )
+    drain = "expiry" if view.by_time else "path-dead, signed"
+    ends = "the receiver's fence" if view.target_class in FENCING else f"a drain ({drain}) and a look after it"
+    return (
+        "a worker had claimed it: it gets no permit any more, and yet the action stays open, since this database alone "
+        "proves nothing. Once its window or permit is over it counts as stranded. "
+        f"`arl effects doubt {named}` records the doubt, and {ends} closes it; `arl effects show {named}` says by whom"
+    )
 
 
 def way_command(store: Setting, way: Way, one: Waiting) -> str:

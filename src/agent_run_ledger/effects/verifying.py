@@ -71,11 +71,12 @@ class _Case:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One condition of an approval: where it does not hold, the answer is Refused(code, words)."""
+    """One condition of an approval: where it does not hold, the answer is Refused(code, words, hint)."""
 
     code: str
     words: str
     holds: Callable[[_Case], bool]
+    hint: str = ""
 
 
 def _same_action(case: _Case) -> bool:
@@ -169,6 +170,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         "other_instance",
         "all approvals of an action belong to one authorisation instance",
         lambda c: all(one.nonce == c.statement.nonce for one in c.action.approvals),
+        hint="somebody approved meanwhile: sign it again with `ActionView.nonce` as it is now",
     ),
 )
 """In the order in which they are asked: first who signed and that they did, then what."""
@@ -202,7 +204,7 @@ def _check(case: _Case) -> None:
         if not check.holds(case):
             who, action = case.statement.approver, case.action
             said = f"the approval of {who!r} for action {action.action_id.hex()} of {action.action_key!r}"
-            raise Refused(f"{said} does not count: {check.words}", code=check.code)
+            raise Refused(f"{said} does not count: {check.words}", code=check.code, hint=check.hint)
 
 
 def read_approval(data: bytes) -> tuple[Envelope, Statement]:

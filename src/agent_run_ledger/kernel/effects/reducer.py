@@ -76,11 +76,11 @@ def decide(ledger: Standing, members: tuple[Action, ...], command: Command) -> D
         return known
     forbids = _forbidding(ledger, command.event)
     if forbids is not None:
-        return Rejected(f"ledger_{forbids}", f"a ledger that is {forbids} takes no {command.event!r}")
+        return Rejected(f"ledger_{forbids}", f"a ledger that is {forbids} takes no {command.event}")
     if member is None and not isinstance(command, Propose | Admit):
         return Rejected("unknown_action", "no member of this key has that action id")
     if arrow is None and not isinstance(command, Propose | Admit):
-        return Rejected(str(old), f"an action that is {old} takes no {command.event!r}")
+        return Rejected(str(old), f"an action that is {old} takes no {command.event}")
     return first_refusal(GUARDS[command.event], case) or MOVES[command.event](case)
 
 
