@@ -76,6 +76,13 @@ def authority_of(db: str | None, trust: str | None) -> Authority:
 
 def _there(found: Authority | None, setting: Setting) -> Authority:
     if found is None:
+        from agent_run_ledger.effects.gate import NAME_TRUST
+        from agent_run_ledger.ledger.authority import trust_in_use
+
+        in_use = trust_in_use(setting.value)
+        if in_use is not None:
+            said = f"{setting.shown} is under a trust file with the serial {in_use.serial}, and none is found"
+            raise Refused(said, code="no_trust", hint=NAME_TRUST)
         hint = NO_TRUST_AT_SERVER if is_url(setting.value) else NO_TRUST
         raise Refused(f"{setting.shown} has no trust file", code="no_trust", hint=hint)
     return found

@@ -35,6 +35,11 @@ def read_description(path: Path, *, ledger_id: bytes | None) -> TrustFile:
     return read_trust(exact.encode("utf-8"))
 
 
+def names_ledger(path: Path) -> bool:
+    """Return whether a description says of which ledger it is. Refused("bad_description") for none."""
+    return "ledger_id" in _tree(path)
+
+
 def _tree(path: Path) -> Tree:
     try:
         data = path.read_bytes()[: MAX_TRUST_BYTES + 1]

@@ -6,14 +6,16 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from agent_run_ledger.cli.options import Db, Json, PassphraseFile, Trust
 from agent_run_ledger.errors import Misuse, Refused
+from agent_run_ledger.kernel.effects.states import Role
 
 if TYPE_CHECKING:
+    from agent_run_ledger.cli.settings import Setting
     from agent_run_ledger.kernel.effects.trust import TrustFile
     from agent_run_ledger.keys import SigningKey
 
@@ -25,18 +27,30 @@ OutputOr = Annotated[
 ]
 SignKey = Annotated[str, typer.Option("--key", metavar="FILE", help="The officer's key file.")]
 
+_MAY: Final = {
+    Role.REQUESTER: "ask",
+    Role.APPROVER: "approve",
+    Role.EXECUTOR: "carry out",
+    Role.REVOKER: "revoke",
+    Role.RECONCILER: "reconcile",
+    Role.OPERATOR: "record a doubt",
+}
+"""What it takes each role for. Officers are always there."""
+
 
 def new(description: Description, output: Output, db: Db = None, as_json: Json = False) -> None:
     """Make a trust file, which nobody has signed yet, of a description. It names the store's ledger, unless it says."""
     from agent_run_ledger.cli.settings import db_setting
     from agent_run_ledger.cli.stores import is_somewhere, reading
-    from agent_run_ledger.cli.trust_description import read_description
+    from agent_run_ledger.cli.trust_description import names_ledger, read_description
     from agent_run_ledger.kernel.effects.trust import trust_bytes
 
-    ledger_id = None
-    if is_somewhere(db_setting(db)):
+    setting, ledger_id = db_setting(db), None
+    if is_somewhere(setting):
         with reading(db) as store:
             ledger_id = store.log_id
+    elif not names_ledger(Path(description)):
+        raise _no_store(setting, description)
     trust = read_description(Path(description), ledger_id=ledger_id)
     if os.path.lexists(output):
         raise Refused(f"{output} is there already", code="file_exists", hint="no trust file is written over")
@@ -136,11 +150,39 @@ def signers_of(data: bytes) -> tuple[TrustFile, frozenset[str]]:
     return read_signers(data, now=now_here())
 
 
+def roles_of_nobody(trust: TrustFile) -> list[Role]:
+    """Return the roles that a trust file gives to nobody: what takes one of them is refused, to whoever asks."""
+    held = {role for one in trust.principals for role in one.roles}
+    return [role for role in _MAY if role not in held]
+
+
+def nobody_words(trust: TrustFile) -> str:
+    """Return what nobody may do, and the role that it takes; empty where somebody has every role."""
+    return ", ".join(f"{_MAY[role]} ({role})" for role in roles_of_nobody(trust))
+
+
+def nobody_lines(trust: TrustFile) -> list[tuple[str, str]]:
+    """Return the same as a line of a list, none where somebody has every role."""
+    words = nobody_words(trust)
+    return [("nobody", f"may {words}")] if words else []
+
+
 def missing_words(trust: TrustFile, signers: frozenset[str]) -> str:
     """Return who has still to sign."""
     needed = trust.officers_needed - len(signers)
     left = sorted(one.name for one in trust.officers if one.name not in signers)
     return f"{needed} more of {', '.join(left)}" if needed > 0 else "nobody"
+
+
+def _no_store(setting: Setting, description: str) -> Refused:
+    from agent_run_ledger.cli.next_steps import next_command
+
+    return Refused(
+        f"there is no store at {setting.shown}, and {description} names no ledger",
+        code="no_store",
+        hint=f"`{next_command(setting, 'init')}` makes the store, which comes first; or name it with --db, or write "
+        "its ledger_id into the description",
+    )
 
 
 def _before(db: str | None, trust: str | None, made: TrustFile, key: SigningKey) -> TrustFile | None:
@@ -186,15 +228,15 @@ def _tell(file: str, trust: TrustFile, signers: frozenset[str], *, as_json: bool
                 "officers_needed": trust.officers_needed,
                 "signers": sorted(signers),
                 "complete": len(signers) >= trust.officers_needed,
+                "roles_of_nobody": roles_of_nobody(trust),
             }
         )
         return
-    show_named(
-        [
-            ("file", file),
-            ("digest", digest),
-            ("serial", str(trust.serial)),
-            ("signed", ", ".join(sorted(signers)) or "by no officer yet"),
-            ("missing", missing_words(trust, signers)),
-        ]
-    )
+    lines = [
+        ("file", file),
+        ("digest", digest),
+        ("serial", str(trust.serial)),
+        ("signed", ", ".join(sorted(signers)) or "by no officer yet"),
+        ("missing", missing_words(trust, signers)),
+    ]
+    show_named([*lines, *nobody_lines(trust)])

@@ -29,7 +29,7 @@ def show(file: FileOr = None, trust: Trust = None, db: Db = None, as_json: Json 
     """Show a trust file: its digest, who signed it, who is missing, its policies, and if it is the one on record."""
     from agent_run_ledger.cli.output import print_json, show_named
     from agent_run_ledger.cli.settings import db_setting
-    from agent_run_ledger.cli.trust_make import missing_words, signers_of
+    from agent_run_ledger.cli.trust_make import missing_words, nobody_lines, roles_of_nobody, signers_of
     from agent_run_ledger.kernel.effects.trust import trust_sha256
     from agent_run_ledger.ledger.authority import read_trust_file, trust_path_of
 
@@ -52,6 +52,7 @@ def show(file: FileOr = None, trust: Trust = None, db: Db = None, as_json: Json 
                 "on_record": None if record is None else {"sha256": record.sha256.hex(), "serial": record.serial},
                 "in_use": record is not None and record.sha256 == digest,
                 "policies": [_policy_json(found, one) for one in found.policies],
+                "roles_of_nobody": roles_of_nobody(found),
                 "not_protected": unprotected,
             }
         )
@@ -66,7 +67,7 @@ def show(file: FileOr = None, trust: Trust = None, db: Db = None, as_json: Json 
         ("missing", missing_words(found, signers)),
     ]
     lines += [("policy", _policy_words(found, one)) for one in found.policies]
-    show_named(lines)
+    show_named([*lines, *nobody_lines(found)])
     _warn(unprotected)
 
 
@@ -96,13 +97,17 @@ def _put_in_use(
     """Let a trust file be the one on record, and return it; where it is that already, nothing is written."""
     from agent_run_ledger.cli.confirm import confirm
     from agent_run_ledger.cli.effect_stores import deciding_effects
+    from agent_run_ledger.cli.folding import note_folded
     from agent_run_ledger.cli.output import note
+    from agent_run_ledger.cli.trust_make import nobody_words
     from agent_run_ledger.kernel.effects.trust import trust_sha256
     from agent_run_ledger.ledger.authority import opened_trust
     from agent_run_ledger.ledger.effect_ledger import EffectLedger
     from agent_run_ledger.store import durability_of
 
     given = opened_trust(setting.value, data)
+    if nobody := nobody_words(given.trust):
+        note_folded(f"under it nobody may {nobody}: what takes one of these roles is refused")
     if record is not None and record.sha256 != trust_sha256(given.trust):
         with deciding_effects(setting.value, trust) as here:
             return here.ledger.follow_trust(data)
@@ -117,6 +122,7 @@ def _tell(
     path: Path, after: SignedTrust, record: TrustOnRecord | None, *, as_json: bool, unprotected: tuple[str, ...]
 ) -> None:
     from agent_run_ledger.cli.output import print_json, say
+    from agent_run_ledger.cli.trust_make import roles_of_nobody
     from agent_run_ledger.cli.words import clean
 
     changed = record is None or record.sha256 != after.sha256
@@ -128,6 +134,7 @@ def _tell(
                 "serial": after.trust.serial,
                 "signers": sorted(after.signers),
                 "changed": changed,
+                "roles_of_nobody": roles_of_nobody(after.trust),
                 "not_protected": unprotected,
             }
         )

@@ -40,6 +40,11 @@ _ADMITTED: Final = (Propose, Edit, Successor, Claim, Prepare, HandOut)
 """What `admit` compares with the trust file on record, after the rules: they may know the answer already."""
 
 NO_TRUST: Final = "open the ledger with its trust file (`open_effects`); `arl init --local` makes one"
+NAME_TRUST: Final = (
+    "name that file: --trust or AGENT_RUN_LEDGER_TRUST, in a program also `EffectSettings(trust=…)` or "
+    "`open_effects(trust_path=…)`; no other one takes its place, and where it is lost, a backup has it"
+)
+"""What leads on where a trust file is on record, and none is given."""
 
 _SIGN: Final = "let an approver sign it, and call `grant` with the envelope (`arl approvals grant`)"
 _ANEW: Final = "ask for it anew: edit what is proposed, or make a successor of what was revoked or rejected"
@@ -185,7 +190,7 @@ class Gate:
         """
         trust = self.trust
         if trust is None and found is not None:
-            raise Refused("this ledger is under a trust file, and was opened without", code="no_trust", hint=NO_TRUST)
+            raise Refused("this ledger is under a trust file, and was opened without", code="no_trust", hint=NAME_TRUST)
         if trust is not None and (found is None or found.sha256 != trust.sha256):
             raise other_trust(trust, found)
 

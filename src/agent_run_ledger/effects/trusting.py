@@ -138,5 +138,7 @@ def _enough(envelope: Envelope, trust: TrustFile, now: Now) -> frozenset[str]:
     signers = _signers(envelope, trust, now)
     if len(signers) < trust.officers_needed:
         said = f"{len(signers)} of the officers signed the trust file, and {trust.officers_needed} are needed"
-        raise Refused(said, code="few_officers")
+        left = sorted(one.name for one in trust.officers if one.name not in signers)
+        hint = f"`arl trust cosign` adds the signature of {' or '.join(left)}, with a key that counts now"
+        raise Refused(said, code="few_officers", hint=hint)
     return signers
