@@ -133,6 +133,19 @@ class Desk:
             intent = Intent(**{**same, "request": stored, "display_sha256": display_sha256(stored), **changes})
             effects.edit(APPROVER, view.action_id, intent)
 
+    def reject(self) -> None:
+        """Let an approver say no to what is asked for."""
+        with self.people() as effects:
+            effects.reject(APPROVER, effects.inspect("refund:17")[-1].action_id)
+
+    def succeed(self) -> None:
+        """Let somebody ask again for the same, after a no."""
+        with self.people() as effects:
+            view = effects.inspect("refund:17")[-1]
+            terms = effects._action(view.action_id).terms
+            same = {field.name: getattr(terms, field.name) for field in fields(terms) if field.name != "request_sha256"}
+            effects.successor(REQUESTER, view.action_id, Intent(**same, request=effects.request(view.action_id)))
+
     def follow(self, **changes: Any) -> bytes:
         """Put a later trust file in use, which `changes` make out of the one before; return the one before."""
         before = self.trust.read_bytes()

@@ -107,7 +107,8 @@ class History:
         `repeatable`: whether it may run twice. `shared`: whether calls with this key are one call. `complete`: the
         run is completed, so that an error is given again in any case. `beside`: see `Later.than`. `before`, for what
         is on record elsewhere too: the agent went on from an error only where it began something before that record,
-        and from none that says that the call waits. Before a body runs, `recorded.check_the_others` is to be called.
+        in the attempt that was told of the error, and from none that says that the call waits. Before a body runs,
+        `recorded.check_the_others` is to be called.
 
         Refused("was_repeatable"): the call may not run twice, and was begun as one that may: nobody knows how it ended.
         """
@@ -132,6 +133,8 @@ class History:
             return Found(Fate.RUN)
         if before is not None and not complete and self._waits(error):
             return Found(Fate.RUN, record_id=error.record_id)
+        if before is not None:
+            before = self._told_until(error.record_id, before)
         may_repeat = repeatable or self._did_nothing(error)
         again = complete or not may_repeat or self.handled(key, error.record_id, before=before, beside=beside)
         return Found(Fate.RAISE if again else Fate.RUN, record_id=error.record_id)
@@ -275,6 +278,17 @@ class History:
     def _waits(self, error: _Error) -> bool:
         """Return whether the error of a call says that it waits: what it waits for may have come since."""
         return error.kind is RecordKind.ERROR and isinstance(self.error(error.record_id)[0], Pending)
+
+    def _told_until(self, record_id: int, before: int) -> int:
+        """Return the start of the attempt after the one that was told of this record, where it is before another one.
+
+        What is begun from there on came of another answer, or of another call in its place.
+        """
+        if self._row is None:
+            return before
+        starts = self._store.reader().records(self._row.row_id, kinds=(RecordKind.START,), after_record_id=record_id)
+        later = next(iter(starts), None)
+        return before if later is None else min(before, later.record_id)
 
     def _did_nothing(self, error: _Error) -> bool:
         """Return whether the error of a call says that nothing happened: ours of these two kinds say so.
