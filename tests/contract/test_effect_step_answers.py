@@ -6,6 +6,10 @@ from contextlib import suppress
 
 from agent_run_ledger import Refused
 from agent_run_ledger.effects import ActionState
+from agent_run_ledger.ledger.call_story import CallFate, tell_calls
+from agent_run_ledger.ledger.run_view import view_run
+from agent_run_ledger.ledger.views import require_run
+from agent_run_ledger.store import open_store
 from tests.contract.effect_run_kit import Desk, desk
 from tests.contract.engine_kit import each_engine
 
@@ -29,12 +33,23 @@ def gone_on(at: Desk, run_id: str = "ticket-17", cents: int = 3_000) -> str:
     return code
 
 
+def fates(at: Desk) -> list[CallFate]:
+    """What `arl runs explain` says that the next start would be answered to each call of the effect."""
+    store = open_store(at.path, create=False)
+    try:
+        view = view_run(store, require_run(store.reader(), "ticket-17"))
+        return [one.fate for one in tell_calls(store, view) if one.call.name == "refund"]
+    finally:
+        store.close()
+
+
 def test_a_start_that_drifts_makes_no_answer_final_that_it_was_not_told() -> None:
     with desk() as at:
         assert at.program().outcome() == "approval_pending"
         at.reject()
         assert at.program().outcome() == "rejected"
         assert [at.program().outcome(17, DRIFTED) for _ in range(2)] == ["argument_drift"] * 2
+        assert fates(at) == [CallFate.TRIES] * 2
         assert at.program().outcome() == "rejected"
         assert at.program().outcome(17, DRIFTED) == "argument_drift"
         at.succeed()
@@ -50,6 +65,7 @@ def test_what_a_run_was_told_and_went_on_from_is_its_answer_for_good() -> None:
         at.reject()
         told = [gone_on(at), gone_on(at, cents=DRIFTED), gone_on(at)]
         assert told == ["rejected", "argument_drift", "rejected"]
+        assert fates(at)[0] is CallFate.RAISES
         at.succeed()
         at.grant()
         assert gone_on(at) == "rejected"

@@ -142,6 +142,7 @@ def _judge(call: CallView, history: History, *, beside: bool) -> ToldCall:
     errors = [record for record in call.records if record.kind in (RecordKind.ERROR, RecordKind.RESCUED)]
     if not errors:
         return ToldCall(call=call, fate=CallFate.RUNS)
-    went_on = history.handled(call.key, errors[-1].record_id, beside=beside)
+    before = history.told_until(errors[-1].record_id) if call.effect else None
+    went_on = history.handled(call.key, errors[-1].record_id, before=before, beside=beside)
     by_person = errors[-1].resolves is not None
     return ToldCall(call=call, fate=CallFate.RAISES if went_on or by_person else CallFate.TRIES, went_on=went_on)

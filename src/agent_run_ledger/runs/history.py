@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, cast
 
 from agent_run_ledger import codecs
@@ -134,7 +134,7 @@ class History:
         if before is not None and not complete and self._waits(error):
             return Found(Fate.RUN, record_id=error.record_id)
         if before is not None:
-            before = self._told_until(error.record_id, before)
+            before = self.told_until(error.record_id, before)
         may_repeat = repeatable or self._did_nothing(error)
         again = complete or not may_repeat or self.handled(key, error.record_id, before=before, beside=beside)
         return Found(Fate.RAISE if again else Fate.RUN, record_id=error.record_id)
@@ -158,6 +158,17 @@ class History:
             self._later = Later()
             self._read_later()
         return self._later.than(key, record_id, before=before, beside=beside)
+
+    def told_until(self, record_id: int, before: int | None = None) -> int | None:
+        """Return the start of the attempt after the one that was told of this record, where it is before another one.
+
+        What is begun from there on came of another answer, or of another call in its place.
+        """
+        if self._row is None:
+            return before
+        starts = self._store.reader().records(self._row.row_id, kinds=(RecordKind.START,), after_record_id=record_id)
+        later = [before] if before is not None else []
+        return min((*later, *(one.record_id for one in islice(starts, 1))), default=None)
 
     def note_result(self, record: Record, record_id: int, after: int) -> None:
         """Note a result of this attempt, where a later call of it can ask for it: in the body of a call, or by key."""
@@ -278,17 +289,6 @@ class History:
     def _waits(self, error: _Error) -> bool:
         """Return whether the error of a call says that it waits: what it waits for may have come since."""
         return error.kind is RecordKind.ERROR and isinstance(self.error(error.record_id)[0], Pending)
-
-    def _told_until(self, record_id: int, before: int) -> int:
-        """Return the start of the attempt after the one that was told of this record, where it is before another one.
-
-        What is begun from there on came of another answer, or of another call in its place.
-        """
-        if self._row is None:
-            return before
-        starts = self._store.reader().records(self._row.row_id, kinds=(RecordKind.START,), after_record_id=record_id)
-        later = next(iter(starts), None)
-        return before if later is None else min(before, later.record_id)
 
     def _did_nothing(self, error: _Error) -> bool:
         """Return whether the error of a call says that nothing happened: ours of these two kinds say so.
