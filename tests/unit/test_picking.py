@@ -9,9 +9,14 @@ from itertools import pairwise
 from random import Random
 from typing import Any, cast
 
+import pytest
+
+from agent_run_ledger.errors import Tampered
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RunRow
+from agent_run_ledger.runs.deaths import Deaths
 from agent_run_ledger.worker.picking import ELSEWHERE_S, LOOK_S, LOOKED_AT, MOST_REFUSED_S, PAGE, Picker
+from agent_run_ledger.worker.suspects import DEATHS, FIRST_LEFT_S, MOST_LEFT_S, READ
 
 MANY = 10_000
 _ROW = RunRow(
@@ -27,6 +32,10 @@ class Queue:
         self.rows: dict[int, RunRow] = {}
         self.suspended: dict[int, RunRow] = {}
         self.held: set[str] = set()
+        self.damaged: set[str] = set()
+        self.died: dict[str, Deaths] = {}
+        self.stopped: list[str] = []
+        self.ago_ms = 0
         self.counts: Counter[str] = Counter()
         self._next = 1
         for _ in range(runs):
@@ -61,7 +70,39 @@ class Queue:
 
     def may_go_on(self, row: RunRow, *, pending_ms: int) -> bool:
         """See RunQueue."""
+        if row.run_id in self.damaged:
+            raise Tampered("its END is gone", code="row_missing")
         return True
+
+    def dies(self, run_id: str, deaths: Deaths) -> None:
+        """Let so many processes have died under a run, the last one just now."""
+        row_id = int(run_id[1:])
+        row, self.died[run_id] = self.rows[row_id], deaths
+        attempt = deaths.in_a_row + 1
+        self.rows[row_id] = replace(row, state=RunState.RUNNING, reason="", attempt=attempt, generation=attempt)
+
+    def deaths(self, row: RunRow) -> Deaths:
+        """See RunQueue."""
+        self.counts["deaths"] += 1
+        return self.died[row.run_id]
+
+    def since_ms(self, row: RunRow) -> int:
+        """See RunQueue."""
+        return self.ago_ms
+
+    def is_free_as(self, row: RunRow) -> bool:
+        """See RunQueue."""
+        return self.rows.get(row.row_id) == row and row.run_id not in self.held
+
+    def stop(self, row: RunRow, *, reason: str) -> bool:
+        """See RunQueue."""
+        self.stopped.append(reason)
+        self.over(row)
+        return True
+
+    def was_taken_over(self, row: RunRow) -> bool:
+        """See RunQueue."""
+        return row.generation > row.attempt
 
     def live(self, run_ids: Sequence[str]) -> frozenset[str]:
         """See RunQueue."""
@@ -224,3 +265,179 @@ def test_where_nothing_else_is_to_do_all_the_room_is_for_what_may_go_on() -> Non
         found += [row.run_id for row in picker.pick(4, ())]
         at.s += LOOK_S
     assert found == [f"w{row_id}" for row_id in range(1, 10)]
+
+
+# -- runs under which process after process died ---------------------------------------------------------------------
+
+
+def _names(picker: Picker, room: int = 1, in_hand: Sequence[str] = ()) -> list[str]:
+    return [row.run_id for row in picker.pick(room, in_hand)]
+
+
+def test_what_died_once_is_taken_at_once_in_its_turn() -> None:
+    queue, at = Queue(2), At()
+    queue.dies("r1", Deaths(1))
+    assert _names(picker_of(queue, at), 2) == ["r1", "r2"]
+    assert not queue.counts["deaths"], "nothing is read for it"
+
+
+def test_what_died_again_and_again_is_left_ever_longer_by_who_starts_anew() -> None:
+    """By each worker that starts: none of them has it in its memory."""
+    pauses: list[float] = []
+    for died in range(2, 14):
+        queue, at = Queue(1), At()
+        queue.dies("r1", Deaths(died))
+        picker, begun_s = picker_of(queue, at), at.s
+        while not _names(picker):
+            at.s += 0.5
+        pauses.append(at.s - begun_s)
+    assert pauses[:4] == [FIRST_LEFT_S, 2 * FIRST_LEFT_S, 4 * FIRST_LEFT_S, 8 * FIRST_LEFT_S]
+    assert pauses[-1] == MOST_LEFT_S
+
+
+def test_it_is_left_from_its_last_start_on_whatever_clocks_say() -> None:
+    for ago_ms, left_s in ((1_500, 0.5), (60_000, 0.0), (-3_600_000, FIRST_LEFT_S)):
+        queue, at = Queue(1), At()
+        queue.dies("r1", Deaths(2))
+        queue.ago_ms = ago_ms
+        picker, begun_s = picker_of(queue, at), at.s
+        while not _names(picker):
+            at.s += 0.25
+        assert at.s - begun_s == left_s
+
+
+def test_it_is_taken_behind_what_was_never_begun() -> None:
+    queue, at = Queue(3), At()
+    queue.dies("r1", Deaths(2))
+    queue.ago_ms = 60_000
+    assert _names(picker_of(queue, at), 4) == ["r2", "r3"]
+
+
+def test_and_in_the_end_however_much_is_submitted() -> None:
+    """What was killed beside a run that kills is not held up for ever."""
+    queue, at = Queue(PAGE), At()
+    queue.dies("r1", Deaths(3))
+    picker, begun_s = picker_of(queue, at), at.s
+    while "r1" not in (found := _names(picker)):
+        for name in found:
+            queue.over(queue.rows[int(name[1:])])
+            queue.submit()
+        at.s += 0.25
+        assert at.s - begun_s < 60
+    assert at.s - begun_s >= 2 * 2 * FIRST_LEFT_S, "it waits as long again for an empty hand"
+
+
+def test_only_one_of_them_is_in_hand_and_only_alone_until_it_waited_long() -> None:
+    queue, at = Queue(2), At()
+    for name in ("r1", "r2"):
+        queue.dies(name, Deaths(2))
+    queue.ago_ms = 60_000
+    picker = picker_of(queue, at)
+    assert _names(picker, 4, ("x",)) == []
+    assert _names(picker, 4) == ["r1"]
+    at.s += 100 * FIRST_LEFT_S
+    assert _names(picker, 4, ("r1",)) == []
+    assert _names(picker, 4, ("r1",)) == []
+    assert _names(picker, 4, ("x",)) == ["r2"]
+
+
+def test_one_that_was_carried_on_since_it_was_noted_is_not_taken() -> None:
+    queue, at = Queue(1), At()
+    queue.dies("r1", Deaths(2))
+    queue.ago_ms = 60_000
+    picker = picker_of(queue, at)
+    assert _names(picker, 4, ("x",)) == []  # noted: it is due
+    at.s += 100 * FIRST_LEFT_S
+    queue.held.add("r1")
+    assert _names(picker, 4, ("x",)) == []
+
+
+def test_what_died_in_one_call_too_often_is_stopped_and_told() -> None:
+    told: list[tuple[str, str]] = []
+    for most, in_call, stopped in ((3, 3, True), (3, 2, False), (0, 99, False)):
+        queue, at = Queue(1), At()
+        queue.dies("r1", Deaths(5, in_call, "crash"))
+        picker = Picker(
+            cast(Any, queue),
+            at,
+            pending_ms=0,
+            fraction=float,
+            most_deaths=most,
+            stopped=lambda *said: told.append(said),
+        )
+        assert _names(picker) == []
+        assert bool(queue.stopped) is stopped
+    ((run_id, reason),) = told
+    assert run_id == "r1"
+    assert reason.startswith(f"{DEATHS}3 processes in a row ended while a call of crash was under way")
+    assert "`arl runs release`" in reason
+
+
+def test_a_look_reads_the_records_of_a_few_and_of_each_once() -> None:
+    queue, at = Queue(1_000), At()
+    for number in range(1, 1_001):
+        queue.dies(f"r{number}", Deaths(9))
+    picker = picker_of(queue, at)
+    for look in range(1, 151):
+        assert _names(picker, 4) == []
+        assert queue.counts["deaths"] <= look * READ
+        at.s += LOOK_S
+    assert queue.counts["deaths"] == 1_000
+
+
+def test_a_run_that_was_taken_over_is_free_though_its_holder_lives() -> None:
+    queue, at = Queue(2), At()
+    queue.held = {"r1", "r2"}
+    queue.rows[2] = replace(queue.rows[2], generation=2)
+    assert _names(picker_of(queue, at), 4) == ["r2"]
+
+
+# -- one run that cannot be looked at ----------------------------------------------------------------------------------
+
+
+def test_what_is_damaged_is_passed_over_told_once_and_left_ever_longer() -> None:
+    queue, at = Queue(1), At()
+    for row_id in (10_001, 10_002):
+        queue.suspended[row_id] = replace(_ROW, row_id=row_id, run_id=f"w{row_id}", reason="Pending")
+    queue.damaged.add("w10001")
+    told: list[str] = []
+    picker = Picker(cast(Any, queue), at, pending_ms=0, fraction=float, refused=lambda run_id, _: told.append(run_id))
+    assert _names(picker, 9) == ["r1", "w10002"]
+    assert told == ["w10001"]
+    lengths = list[float]()
+    for _ in range(40):
+        at.s += LOOK_S
+        picker.pick(9, ("w10002", "r1"))
+        lengths.append(picker._until_s.get("w10001", at.s) - at.s)
+    assert told == ["w10001"]
+    assert max(lengths) > 10
+
+
+def test_what_says_that_the_store_is_another_one_is_raised() -> None:
+    queue, at = Queue(), At()
+    queue.suspended[1] = replace(_ROW, row_id=1, run_id="w1", reason="Pending")
+
+    def replaced(*_: object, **__: object) -> bool:
+        raise Tampered("another file", code="store_replaced")
+
+    queue.may_go_on = replaced  # type: ignore[method-assign]
+    with pytest.raises(Tampered):
+        picker_of(queue, at).pick(1, ())
+
+
+def test_nothing_of_a_run_that_somebody_else_ended_is_remembered_for_ever() -> None:
+    queue, at = Queue(1), At()
+    picker = picker_of(queue, at)
+    assert _names(picker) == ["r1"]
+    picker.failed("r1", refused=True)
+    queue.rows.clear()
+    at.s += 3 * MOST_REFUSED_S
+    assert _names(picker) == []
+    assert (picker._tries, picker._failed_until_s, picker._refused, picker._until_s) == ({}, {}, set(), {})
+    queue.submit()
+    queue.dies("r2", Deaths(2))
+    assert _names(picker) == []
+    queue.rows.clear()
+    at.s += 3 * MOST_LEFT_S
+    assert _names(picker) == []
+    assert picker._suspects._known == {}

@@ -19,8 +19,10 @@ from agent_run_ledger.errors import Misuse
 
 _MEANING = """\
 A run needs no `init`: the first run makes its store by itself. What `init` adds is one recorded flag, authority: only
-a store with it may hold effects (actions that must happen once). It says that this file, and no copy of it, is meant
-to decide what may be done: a copy that `arl backup` makes can be read, and grants nothing."""
+a store with it may hold effects (actions that must happen once). It says that this {store}, and no copy of it, is meant
+to decide what may be done: {copy}."""
+_OF_FILES = {"store": "file", "copy": "a copy that `arl backup` makes can be read, and grants nothing"}
+_AT_SERVERS = {"store": "store", "copy": "nothing marks what is restored from a dump, so let no program write to one"}
 
 
 Local = Annotated[
@@ -76,7 +78,7 @@ def init(local: Local = False, name: Name = None, folder: Folder = None, db: Db 
         say_local(made, setting)
     elif not had_authority:
         say("")
-        say(_MEANING)
+        say(_MEANING.format(**(_AT_SERVERS if is_url(setting.value) else _OF_FILES)))
 
 
 def _exists(path: str) -> bool:

@@ -41,6 +41,16 @@ Drain = Annotated[
     float,
     typer.Option("--drain", min=0, max=86_400, metavar="SECONDS", help="How long runs may go on after SIGTERM."),
 ]
+MaxDeaths = Annotated[
+    int,
+    typer.Option(
+        "--max-deaths",
+        min=0,
+        max=1000,
+        metavar="N",
+        help="After so many processes in a row that ended in one call, the run goes into QUARANTINE; 0: never.",
+    ),
+]
 UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to be begun or gone on with.")]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -53,6 +63,7 @@ def worker(
     poll_s: Poll = 0.5,
     pending_s: Pending = 60.0,
     drain_s: Drain = 25.0,
+    most_deaths: MaxDeaths = 10,
     until_idle: UntilIdle = False,
     as_json: Json = False,
 ) -> None:
@@ -65,7 +76,9 @@ def worker(
     from agent_run_ledger.cli.copies import log_on_stderr
     from agent_run_ledger.worker import Worker, WorkerSettings
 
-    settings = WorkerSettings(concurrency=concurrency, poll_s=poll_s, pending_s=pending_s, drain_s=drain_s)
+    settings = WorkerSettings(
+        concurrency=concurrency, poll_s=poll_s, pending_s=pending_s, drain_s=drain_s, most_deaths=most_deaths
+    )
     ledger = load_ledger(program)
     at_work = Worker(ledger, queue=queue, settings=settings, tell=_teller(as_json=as_json))
     with log_on_stderr(), _stopped_by_signals(at_work):

@@ -13,6 +13,7 @@ from agent_run_ledger.ports import Observer
 from agent_run_ledger.runs.attempt import Context
 from agent_run_ledger.runs.own_thread import in_own_thread, loop_runs_here
 from agent_run_ledger.store import AnyStore, StoreThread, open_store
+from agent_run_ledger.store.moves import check_open
 
 if TYPE_CHECKING:
     from agent_run_ledger.ledger.run_effects import EffectSettings, RunEffects
@@ -70,6 +71,13 @@ class OpenedStore:
             observers=self._observers,
             effects=self.effects,
         )
+
+    def refuse_moved(self) -> None:
+        """Refuse, as `store.moves.check_open` does, a store that was moved since it was opened; ask nothing before."""
+        with self._lock:
+            store = self._store
+        if store is not None:
+            check_open(store.read_move(), store.read_move, store.location, readonly=False)
 
     def effects(self) -> RunEffects:
         """Return the store's effects, opened at the first call: Refused where it has no authority, or no trust file."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
+from agent_run_ledger.kernel.record import SALT_BYTES
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.opened import OpenedStore
 from agent_run_ledger.ledger.waking import may_go_on
-from agent_run_ledger.ports import Reader, RunRow
+from agent_run_ledger.ports import Reader, RunRow, Tx
+from agent_run_ledger.runs.attempt import was_taken_over
+from agent_run_ledger.runs.deaths import Deaths, deaths_of
+from agent_run_ledger.runs.operate import quarantine
 from agent_run_ledger.runs.submit import SUBMITTED, Submission, submission_of
+
+WORKER: Final = "worker"
+"""Who decides what a worker decides about a run."""
 
 
 class RunQueue:
-    """Reads one queue of a store; it writes nothing, and takes no run's place."""
+    """Reads one queue of a store; it takes no run's place, and writes nothing but the decision to stop one."""
 
     def __init__(self, opened: OpenedStore, queue: str) -> None:
         self._opened = opened
@@ -38,6 +46,42 @@ class RunQueue:
         """Return whether a run was submitted and not begun, or was begun and is not over."""
         row = self._reader().find_run(run_id)
         return row is not None and (row.state is RunState.RUNNING or row.reason == SUBMITTED)
+
+    def is_open(self, run_id: str) -> bool:
+        """Return whether a run is not over, whatever it waits for."""
+        row = self._reader().find_run(run_id)
+        return row is not None and row.state in (RunState.RUNNING, RunState.SUSPENDED)
+
+    def is_free_as(self, row: RunRow) -> bool:
+        """Return whether a run still stands as in this row, and nobody works on it."""
+        return self._reader().find_run(row.run_id) == row and not self.live([row.run_id])
+
+    def was_taken_over(self, row: RunRow) -> bool:
+        """Return whether a person took a run from the attempt that holds it: then whoever wants goes on with it."""
+        return row.generation > row.attempt and was_taken_over(self._opened.context().store, row.run_id)
+
+    def deaths(self, row: RunRow) -> Deaths:
+        """Return how often in a row the process of this run ended before its attempt did."""
+        return deaths_of(self._reader(), row)
+
+    def since_ms(self, row: RunRow) -> int:
+        """Return for how long a run stands as it does: where it is running, since its last START."""
+        return self._opened.context().clock.now_ms() - row.updated_at_ms
+
+    def stop(self, row: RunRow, *, reason: str) -> bool:
+        """Put a run into QUARANTINE as it stands in this row; False where it was carried on since."""
+        context = self._opened.context()
+        salt = context.entropy.token(SALT_BYTES)
+
+        def write(tx: Tx) -> bool:
+            same = tx.find_run(row.run_id) == row
+            return same and quarantine(tx, row.row_id, actor=WORKER, reason=reason, salt=salt)
+
+        return context.store.transact(context.entropy.uuid7(), write)
+
+    def refuse_moved(self) -> None:
+        """Refuse a store that was moved away, is being moved or filled, or is another one than it was."""
+        self._opened.refuse_moved()
 
     def submission(self, row: RunRow) -> Submission:
         """Return what a run is begun with. Errors of `runs.submit.submission_of`."""

@@ -28,7 +28,8 @@ def decide(context: Context, run_id: str, event: RunEvent, *, reason: str, actor
 
     Guarantees: the change of state, the DECISION record with reason and actor, and the leaf land together. A
     takeover raises the generation: the attempt that held the run can write nothing more. Refused("no_run") for an
-    unknown run, Refused("bad_transition") where the table has no such arrow (a completed run stays completed).
+    unknown run, Refused("bad_transition") where the table has no such arrow (a completed run stays completed),
+    Refused("nobody_at_it") for the takeover of a suspended run.
     """
     if event not in DONE:
         raise Misuse(f"{event} is not an operator's decision", code="bad_event")
@@ -69,9 +70,23 @@ def _write(tx: Tx, run_id: str, event: RunEvent, draft: Record, reason: str) -> 
     new = next_run_state(row.state, event)
     if new is None:
         raise Refused(f"run {run_id!r} is {row.state}: it cannot be {DONE[event]}", code="bad_transition")
+    if event is RunEvent.TAKEOVER and row.state is RunState.SUSPENDED:
+        raise _nobody_at_it(row)
     stops = new is RunState.QUARANTINED or new is RunState.CANCELLED
-    _apply(tx, row, new, event, draft, reason=f"operator: {reason}" if stops else "")
+    kept = row.reason if new is row.state else ""  # a takeover changes nothing of what the run says of itself
+    _apply(tx, row, new, event, draft, reason=f"operator: {reason}" if stops else kept)
     return tx.get_run(row.row_id)
+
+
+def _nobody_at_it(row: RunRow) -> Refused:
+    """Return the refusal of a takeover from nobody. It would only hide since when the run waits, and for what."""
+    waits = f"waits in queue {row.queue!r}" if row.queue is not None else "waits"
+    hint = "a worker of its queue goes on with it" if row.queue is not None else "the next execute() goes on with it"
+    return Refused(
+        f"run {row.run_id!r} is suspended: it {waits}, and nobody is at it",
+        code="nobody_at_it",
+        hint=f"there is nothing to take over; {hint} as soon as it may, and `arl runs cancel` ends it",
+    )
 
 
 def _draft(event: RunEvent, content: Mapping[str, object], salt: bytes) -> Record:

@@ -43,6 +43,10 @@ class AnyStore(Store, Protocol):
         """What the store says of a move of its ledger."""
         ...
 
+    def read_move(self) -> Move:
+        """Return what the store says of a move now."""
+        ...
+
     @property
     def created_here(self) -> bool:
         """Whether it was this process that created the store."""

@@ -21,8 +21,9 @@ from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.mounts import filesystem, is_network_filesystem
 from agent_run_ledger.store.moves import Move, check_open, move_of
 from agent_run_ledger.store.rows import Rows
-from agent_run_ledger.store.sqlite import Durability, Place, identify, look_inside, no_store
+from agent_run_ledger.store.sqlite import Durability, Place, identify, identity_of, look_inside, no_store
 from agent_run_ledger.store.sqlite_backup import BackupReport
+from agent_run_ledger.store.sqlite_failures import replaced
 from agent_run_ledger.store.sqlite_migrations import SCHEMA_VERSION
 from agent_run_ledger.store.sqlite_shared import SharedStore, registry
 from agent_run_ledger.store.sqlite_stats import (
@@ -266,8 +267,11 @@ class SqliteStore:
         return move_of(self._shared.meta, self.location)
 
     def read_move(self) -> Move:
-        """Return what the store says of a move now."""
-        return move_of(self._open().reader.meta(), self.location)
+        """Return what the store says of a move now. Tampered("store_replaced") where another file is in its place."""
+        shared = self._open()
+        if identity_of(shared.place.location) != shared.place.identity:
+            raise replaced(shared.place.location)
+        return move_of(shared.reader.meta(), self.location)
 
     def transact_moving(self, op_id: bytes, fn: Callable[[SqliteTx], T]) -> T:
         """Run one transaction of the move itself, which alone may write while the store moves."""

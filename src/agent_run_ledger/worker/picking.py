@@ -6,8 +6,11 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from agent_run_ledger.errors import Unavailable, Uncertain
 from agent_run_ledger.ledger.run_queue import RunQueue
 from agent_run_ledger.ports import RunRow
+from agent_run_ledger.worker.carrying import is_of_the_store
+from agent_run_ledger.worker.suspects import Suspects
 
 PAGE: Final = 64
 LOOKED_AT: Final = 200
@@ -21,10 +24,18 @@ MOST_S: Final = 60.0
 MOST_REFUSED_S: Final = 600.0
 """A run that could not be carried out is passed over for FIRST_S, twice as long each time, at most MOST_S. One that
 this program cannot carry out, MOST_REFUSED_S."""
+_REMEMBERED_S: Final = 2 * MOST_REFUSED_S
+"""For how long after its pause a run that could not be carried out is remembered: it may be over."""
+
+Refusal = Callable[[str, BaseException], None]
+"""What is called for a run of which nothing can be said, since its records cannot be read, and with what was raised."""
 
 
 class Picker:
     """Remembers only what saves it questions: a worker that starts anew picks the same runs.
+
+    What raises as one run is looked at is this run's: `refused` is called once, and the run is left as one that failed.
+    What says that the store cannot be asked, or is not the one that it was, is raised.
 
     A look goes on behind the last run that was looked at, and through a part of those that were passed over before, in
     turns: so many runs that nobody can carry out hold up none behind them, and a look costs as much however many they
@@ -35,9 +46,19 @@ class Picker:
     """
 
     def __init__(
-        self, queue: RunQueue, monotonic_s: Callable[[], float], *, pending_ms: int, fraction: Callable[[], float]
+        self,
+        queue: RunQueue,
+        monotonic_s: Callable[[], float],
+        *,
+        pending_ms: int,
+        fraction: Callable[[], float],
+        most_deaths: int = 0,
+        refused: Refusal = lambda _, __: None,
+        stopped: Callable[[str, str], None] = lambda _, __: None,
     ) -> None:
         self._queue = queue
+        self._suspects = Suspects(queue, monotonic_s, most_deaths=most_deaths, stopped=stopped)
+        self._tell_refused = refused
         self._fraction = fraction
         self._spread = 1.0
         self._now_s = monotonic_s
@@ -45,6 +66,7 @@ class Picker:
         self._lock = threading.Lock()
         self._until_s: dict[str, float] = {}
         self._tries: dict[str, int] = {}
+        self._failed_until_s: dict[str, float] = {}
         self._refused: set[str] = set()
         self._forgot_s = self._waiting_s = self._passed_s = float("-inf")
         self._new = 0  # up to here runs were looked at once
@@ -55,7 +77,11 @@ class Picker:
 
     def pick(self, room: int, in_hand: Collection[str]) -> list[RunRow]:
         """Return at most `room` runs to take now, in the order of submission; those that were suspended last."""
-        self._forget()
+        self._forget(in_hand)
+        suspect = self._suspects.next(in_hand, alone=False) if room > 0 else None
+        self._suspects.begin()
+        last = [] if suspect is None else [suspect]
+        in_hand, room, had = {*in_hand, *(row.run_id for row in last)}, room - len(last), len(in_hand)
         woken, more = self._awake_first(room, in_hand)
         in_hand, room = {*in_hand, *(row.run_id for row in woken)}, room - len(woken)
         self._new_first = not self._new_first
@@ -66,13 +92,14 @@ class Picker:
         found.sort(key=lambda row: row.row_id)
         if more:
             woken += self._awake(room - len(found), {*in_hand, *(row.run_id for row in found)})
-        return found + woken
+        if not (had or found or woken or last) and (suspect := self._suspects.next((), alone=True)) is not None:
+            last = [suspect]
+        return found + woken + last
 
     def ended(self, run_id: str, *, elsewhere: bool = False) -> None:
         """Note that a run was carried out as far as it goes, or was taken in vain, since somebody else has it."""
         with self._lock:
-            self._tries.pop(run_id, None)
-            self._refused.discard(run_id)
+            self._forget_failure(run_id)
             if elsewhere:
                 self._until_s[run_id] = self._now_s() + ELSEWHERE_S
                 self._spread = min(2 * self._spread, PAGE)
@@ -87,7 +114,7 @@ class Picker:
         with self._lock:
             tries = self._tries[run_id] = self._tries.get(run_id, 0) + 1
             left_s = min(MOST_REFUSED_S if refused else MOST_S, FIRST_S * float(1 << min(tries - 1, 10)))
-            self._until_s[run_id] = self._now_s() + left_s
+            self._until_s[run_id] = self._failed_until_s[run_id] = self._now_s() + left_s
             (self._refused.add if refused else self._refused.discard)(run_id)
             return left_s
 
@@ -140,10 +167,27 @@ class Picker:
         """Return the rows of a page that are not in hand, not left, and live nowhere."""
         asked = [row for row in rows if row.run_id not in in_hand and not self._is_left(row.run_id)]
         live = self._queue.live([row.run_id for row in asked]) if asked else frozenset[str]()
+        taken = [row for row in asked if row.run_id in live and self._asked_of(row, self._queue.was_taken_over)]
+        live -= {row.run_id for row in taken}
         with self._lock:
             for run_id in live:
                 self._until_s[run_id] = self._now_s() + ELSEWHERE_S
-        return [row for row in asked if row.run_id not in live]
+        free = [row for row in asked if row.run_id not in live]
+        return [row for row in free if self._asked_of(row, lambda row: not self._suspects.keeps(row))]
+
+    def _asked_of(self, row: RunRow, question: Callable[[RunRow], bool]) -> bool:
+        """Return the answer to a question about one run; no where its records are damaged, and then it is left."""
+        try:
+            return question(row)
+        except (Unavailable, Uncertain):
+            raise
+        except Exception as error:
+            if is_of_the_store(error):
+                raise
+            self.failed(row.run_id, refused=True)
+            if self._tries.get(row.run_id) == 1:
+                self._tell_refused(row.run_id, error)
+            return False
 
     def _chosen(
         self, free: Sequence[RunRow], room: int, skipped: int, after: int, *, over: bool
@@ -180,22 +224,34 @@ class Picker:
                 return found
             self._waiting = row.row_id
             passed_over = row.run_id in in_hand or self._is_left(row.run_id)
-            if not passed_over and self._queue.may_go_on(row, pending_ms=self._pending_ms):
+            if not passed_over and self._asked_of(row, self._may_go_on):
                 found.append(row)
         if len(page) < LOOKED_AT:
             self._waiting = 0
         return found
 
+    def _may_go_on(self, row: RunRow) -> bool:
+        return self._queue.may_go_on(row, pending_ms=self._pending_ms)
+
     def _is_left(self, run_id: str) -> bool:
         with self._lock:
             return self._until_s.get(run_id, float("-inf")) > self._now_s()
 
-    def _forget(self) -> None:
+    def _forget(self, in_hand: Collection[str]) -> None:
         """Keep no word of what is not left any more; now and then, for it goes through all of it."""
         now_s = self._now_s()
         if now_s - self._forgot_s < LOOK_S:
             return
         self._forgot_s = now_s
+        self._suspects.forget(in_hand)
         with self._lock:
             for run_id in [run_id for run_id, until_s in self._until_s.items() if until_s <= now_s]:
                 del self._until_s[run_id]
+            over_s = now_s - _REMEMBERED_S
+            for run_id in [run_id for run_id, until_s in self._failed_until_s.items() if until_s <= over_s]:
+                self._forget_failure(run_id)
+
+    def _forget_failure(self, run_id: str) -> None:
+        self._tries.pop(run_id, None)
+        self._failed_until_s.pop(run_id, None)
+        self._refused.discard(run_id)

@@ -22,6 +22,7 @@ from agent_run_ledger.worker.picking import LOOK_S, Picker
 log = logging.getLogger("agent_run_ledger")
 
 MOST_AT_ONCE: Final = 1_024
+MOST_DEATHS: Final = 1_000
 _TROUBLE_S: Final = (0.5, 10.0)
 """After a store that could not be asked: the first pause, and the longest one."""
 _WAKE_S: Final = 0.1
@@ -36,18 +37,22 @@ class WorkerSettings:
 
     `concurrency`: how many runs at once, each in a thread. `poll_s`: how often it looks where nothing is to do.
     `pending_s`: how long a run that waits for nobody knows what is left alone. `drain_s`: how long runs may go on once
-    it is to stop. Misuse("bad_setting") for what cannot be.
+    it is to stop. `most_deaths`: after so many processes in a row that ended in one call of a run it goes into
+    QUARANTINE, 0 for never. Misuse("bad_setting") for what cannot be.
     """
 
     concurrency: int = 4
     poll_s: float = 0.5
     pending_s: float = 60.0
     drain_s: float = 25.0
+    most_deaths: int = 10
 
     def __post_init__(self) -> None:
         """See above."""
         if type(self.concurrency) is not int or not 1 <= self.concurrency <= MOST_AT_ONCE:
             raise Misuse(f"concurrency is a whole number from 1 to {MOST_AT_ONCE:,}", code="bad_setting")
+        if type(self.most_deaths) is not int or not 0 <= self.most_deaths <= MOST_DEATHS:
+            raise Misuse(f"most_deaths is a whole number from 0 to {MOST_DEATHS:,}", code="bad_setting")
         for name, least in (("poll_s", 0.01), ("pending_s", 0.0), ("drain_s", 0.0)):
             seconds = getattr(self, name)
             if type(seconds) not in (int, float) or not least <= seconds <= 86_400:
@@ -78,8 +83,9 @@ class Worker:
     worker leaves, killed or drained, the next one goes on with, and pays for nothing recorded twice. A store that
     cannot be asked, or not be opened yet, is asked again, and nothing is lost by it: `tell` hears of it once, and again
     where the cause is another one. A run that raised is failed, and is not tried again by itself; one that this program
-    cannot go on with is left as it stood. `tell` is called for what happens, from several threads; what
-    it raises is logged.
+    cannot go on with is left as it stood, and so is one whose records are damaged. A run under which process after
+    process dies is tried ever more seldom, after all others and alone, and then put into QUARANTINE. `tell` is called
+    for what happens, from several threads; what it raises is logged.
     """
 
     def __init__(
@@ -99,6 +105,9 @@ class Worker:
             time.monotonic,
             pending_ms=round(self._settings.pending_s * 1000),
             fraction=SystemEntropy().fraction,
+            most_deaths=self._settings.most_deaths,
+            refused=self._refused,
+            stopped=lambda run_id, reason: self._say(Told("quarantined", run_id, reason)),
         )
         self._lock = threading.Lock()
         self._in_hand: set[str] = set()
@@ -110,7 +119,7 @@ class Worker:
         self._trouble = ""
         self._tries = 0
         self._unheard = False
-        self._kept_s = float("-inf")
+        self._kept_s = self._same_s = float("-inf")
         self.tally = Tally()
 
     @property
@@ -206,6 +215,7 @@ class Worker:
         with self._lock:
             in_hand = frozenset(self._in_hand)
         self._keep(in_hand)
+        self._refuse_moved()
         room = self._settings.concurrency - len(in_hand)
         rows = self._picker.pick(room, in_hand) if room > 0 else []
         for row in rows:
@@ -223,6 +233,19 @@ class Worker:
             self._kept_s = now_s
             self._queue.live(list(in_hand))
 
+    def _refuse_moved(self) -> None:
+        """End, now and then asked, with the store: who has nothing to do would not notice that it is another one."""
+        now_s = time.monotonic()
+        if now_s - self._same_s >= LOOK_S:
+            self._queue.refuse_moved()
+            self._same_s = now_s
+
+    def _refused(self, run_id: str, error: BaseException) -> None:
+        """Count and tell that nothing can be said of a run, since its records cannot be read."""
+        with self._lock:
+            self.tally.outcomes[Outcome.REFUSED] += 1
+        self._say(Told(Outcome.REFUSED.value, run_id, f"{type(error).__name__}: {error}; tried again ever more seldom"))
+
     def _is_idle(self) -> bool:
         with self._lock:
             if self._in_hand:
@@ -235,6 +258,9 @@ class Worker:
             self._say(Told("taken", row.run_id))
             outcome, error = self._outcome(row)
             words = "" if error is None else f"{type(error).__name__}: {error}"
+        except BaseException as ended:  # SystemExit, KeyboardInterrupt, a cancellation that nobody caught
+            words = f"its thread was ended by {type(ended).__name__}: {ended}".removesuffix(": ")
+            raise
         finally:
             self._note(row.run_id, outcome, words, error)
 
@@ -254,7 +280,7 @@ class Worker:
         """
         refused = outcome is Outcome.REFUSED
         over = outcome in (Outcome.COMPLETED, Outcome.FAILED, Outcome.WAITS, Outcome.REFUSED)
-        if outcome is Outcome.ELSEWHERE or (over and not self._stays(run_id)):
+        if outcome is Outcome.ELSEWHERE or (over and not self._stays(run_id, refused=refused)):
             self._picker.ended(run_id, elsewhere=not over)
         else:
             if is_of_the_store(error):
@@ -268,9 +294,10 @@ class Worker:
         self._say(Told(outcome.value, run_id, words))
         self._again.set()
 
-    def _stays(self, run_id: str) -> bool:
+    def _stays(self, run_id: str, *, refused: bool) -> bool:
+        """Return whether a run is to be taken again: a suspended one too, where this program was refused it."""
         try:
-            return self._queue.is_queued(run_id)
+            return self._queue.is_open(run_id) if refused else self._queue.is_queued(run_id)
         except LedgerError:
             return True
 
