@@ -356,7 +356,7 @@ def test_a_store_that_waiting_does_not_open_ends_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "bad", [{"concurrency": 0}, {"concurrency": 1_025}, {"concurrency": True}, {"poll_s": 0}, {"drain_s": -1},
-            {"pending_s": float("nan")}]
+            {"pending_s": float("nan")}, {"most_deaths": -1}, {"most_deaths": True}]
 )  # fmt: skip
 def test_settings_that_cannot_be(bad: dict[str, float]) -> None:
     with pytest.raises(LedgerError) as caught:

@@ -205,6 +205,22 @@ def test_a_worker_goes_on_while_another_one_is_killed_beside_it() -> None:
         made.ends_well(repeated=4)
 
 
+def test_a_run_that_kills_its_process_holds_up_no_other_and_is_stopped() -> None:
+    """Each life of the worker knows from the record what the ones before died of."""
+    with case(6) as made:
+        deadly = {worker_program.DEADLY: "0"}
+        lives: list[Process] = []
+        for life in range(4):
+            if life == 3:
+                assert made.states() == {RunState.COMPLETED: 5, RunState.RUNNING: 1}
+            lives.append(made.start("--until-idle", "--concurrency", "1", "--max-deaths", "3", **deadly))
+            lives[-1].end()
+        assert [one.child.returncode for one in lives] == [137, 137, 137, 0]
+        assert made.states() == {RunState.COMPLETED: 5, RunState.QUARANTINED: 1}
+        assert lives[-1].told("quarantined r0 deaths: 3 processes in a row") == 1
+        check_ledger(made.place)
+
+
 @only_a_file
 def test_a_store_that_was_replaced_ends_its_worker_with_an_error() -> None:
     """Each run of it would be refused for ever. What is in hand beside it does not keep the process."""
