@@ -40,6 +40,12 @@ def test_init_makes_the_store_and_says_so_once(arl: Arl, url: str, postgres: Clu
     assert postgres.password not in first.out + again.out
 
 
+def test_init_speaks_of_no_file_where_there_is_none(arl: Arl, url: str) -> None:
+    said = " ".join(arl("init", "--db", url).out.split())
+    assert "It says that this store, and no copy of it, is meant to decide" in said
+    assert "this file" not in said
+
+
 def test_a_store_that_is_not_there_is_not_made_by_looking(arl: Arl, url: str, postgres: Cluster) -> None:
     ended = arl("runs", "list", "--db", url, "--json")
     assert ended.code == 1

@@ -21,6 +21,7 @@ from agent_run_ledger import RunLedger, Tampered
 from agent_run_ledger.kernel.record import RecordKind
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.testing import check_ledger
+from agent_run_ledger.worker.suspects import DEATHS
 from tests.contract.engine_kit import each_engine, new_place, only_a_file
 from tests.contract.run_kit import records_of
 from tests.fault import worker_program
@@ -217,7 +218,10 @@ def test_a_run_that_kills_its_process_holds_up_no_other_and_is_stopped() -> None
             lives[-1].end()
         assert [one.child.returncode for one in lives] == [137, 137, 137, 0]
         assert made.states() == {RunState.COMPLETED: 5, RunState.QUARANTINED: 1}
-        assert lives[-1].told("quarantined r0 deaths: 3 processes in a row") == 1
+        with made.ledger() as ledger:
+            row = ledger._opened.context().store.reader().find_run("r0")
+        assert row is not None
+        assert row.reason.startswith(f"{DEATHS}3 processes in a row ended while a call of work was under way")
         check_ledger(made.place)
 
 

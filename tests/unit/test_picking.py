@@ -333,7 +333,8 @@ def test_only_one_of_them_is_in_hand_and_only_alone_until_it_waited_long() -> No
         queue.dies(name, Deaths(2))
     queue.ago_ms = 60_000
     picker = picker_of(queue, at)
-    assert _names(picker, 4, ("x",)) == []
+    for _ in range(3):
+        assert _names(picker, 4, ("x",)) == []
     assert _names(picker, 4) == ["r1"]
     at.s += 100 * FIRST_LEFT_S
     assert _names(picker, 4, ("r1",)) == []
