@@ -1,17 +1,18 @@
-"""An HTTP service as a target: without idempotency keys, with them, and with a memory that a restart empties."""
+"""An HTTP service as a target: without idempotency keys, with them, and by a function that sends the request."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agent_run_ledger.targets import HttpTarget, http
-from agent_run_ledger.testing.effect_kit import EffectCase, Found, Place, Request
+from agent_run_ledger.targets import HttpTarget, Opaque, http
+from agent_run_ledger.testing.effect_kit import Call, EffectCase, Found, Place, Request
 
 SERVICE = Path(__file__).with_name("service.py")
 
@@ -44,11 +45,14 @@ def count(place: Place, number: int) -> int:
 
 def probe(place: Place, number: int) -> Found:
     """Ask the service, as a reconciler would."""
-    connection = HTTPConnection(urlsplit(place.url).netloc, timeout=10)
-    connection.request("GET", f"/refunds/{number}")
-    status = connection.getresponse().status
-    connection.close()
-    return {200: Found.EXECUTED, 404: Found.NOTHING}.get(status, Found.UNKNOWN)
+    return {200: Found.EXECUTED, 404: Found.NOTHING}.get(look(place, number), Found.UNKNOWN)
+
+
+def look(place: Place, number: int) -> int:
+    """Return the status by which the service says whether it is there."""
+    with closing(HTTPConnection(urlsplit(place.url).netloc, timeout=10)) as connection:
+        connection.request("GET", f"/refunds/{number}")
+        return connection.getresponse().status
 
 
 def plain_way(place: Place) -> HttpTarget:
@@ -61,5 +65,34 @@ def way_with_key(place: Place) -> HttpTarget:
     return http(place.url, "Idempotency-Key")
 
 
+def refund_call(number: int) -> Call:
+    """What is asked of a function."""
+    return Call.of("refund", {"n": number})
+
+
+def called_way(place: Place) -> Opaque:
+    """Send it once by a function, which raises where the answer does not say that it was done."""
+
+    def refund(n: int) -> int:
+        return must_be_done(post(place.url, n))
+
+    return Opaque().calling("refund", refund)
+
+
+def post(url: str, number: int) -> int:
+    """Send it, and return the answer's status."""
+    with closing(HTTPConnection(urlsplit(url).netloc, timeout=2)) as connection:
+        connection.request("POST", "/refunds", json.dumps({"n": number}))
+        return connection.getresponse().status
+
+
+def must_be_done(status: int) -> int:
+    """Raise for a status that does not say that it was done, so that it is a doubt and no success."""
+    if status != 201:
+        raise RuntimeError(f"the service answered {status}")
+    return status
+
+
 PLAIN = EffectCase(start=serving("none"), target=plain_way, request=refund, count=count, probe=probe)
 WITH_KEYS = EffectCase(start=serving("file"), target=way_with_key, request=refund, count=count, probe=probe)
+CALLED = EffectCase(start=serving("none"), target=called_way, request=refund_call, count=count, probe=probe)

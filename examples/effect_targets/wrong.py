@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
 from dataclasses import dataclass, replace
-from http.client import HTTPConnection, HTTPException
-from urllib.parse import urlsplit
+from http.client import HTTPException
 from uuid import uuid4
 
 import services
@@ -16,29 +13,39 @@ from agent_run_ledger.targets import HttpTarget, Opaque
 from agent_run_ledger.testing.effect_kit import Call, EffectCase, Found, Place, Report, Request
 
 
-def refund_call(number: int) -> Call:
-    """What is asked of a function."""
-    return Call.of("refund", {"n": number})
-
-
 def stubborn_way(place: Place) -> Opaque:
     """Try up to three times where no answer comes, as many clients do by themselves."""
 
     def refund(n: int) -> int:
         for _ in range(2):
             try:
-                return _post(place.url, n)
+                return services.must_be_done(services.post(place.url, n))
             except (OSError, HTTPException):
                 pass
-        return _post(place.url, n)
+        return services.must_be_done(services.post(place.url, n))
 
     return Opaque().calling("refund", refund)
 
 
-def _post(url: str, number: int) -> int:
-    with closing(HTTPConnection(urlsplit(url).netloc, timeout=2)) as connection:
-        connection.request("POST", "/refunds", json.dumps({"n": number}))
-        return connection.getresponse().status
+def repeating_way(place: Place) -> Opaque:
+    """Try up to three times where the answer is 5xx, as clients do that are given a list of such."""
+
+    def refund(n: int) -> int:
+        for _ in range(2):
+            if (status := services.post(place.url, n)) < 500:
+                return services.must_be_done(status)
+        return services.must_be_done(services.post(place.url, n))
+
+    return Opaque().calling("refund", refund)
+
+
+def careless_way(place: Place) -> Opaque:
+    """Send it, and return whatever the status is, as `requests.post` does without `raise_for_status`."""
+
+    def refund(n: int) -> int:
+        return services.post(place.url, n)
+
+    return Opaque().calling("refund", refund)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,24 @@ def trusting_probe(place: Place, number: int) -> Found:
     return Found.EXECUTED
 
 
+def deaf_probe(place: Place, number: int) -> Found:
+    """Take all that is not 200 for NOTHING, and that nobody is there too."""
+    try:
+        return Found.EXECUTED if services.look(place, number) == 200 else Found.NOTHING
+    except OSError:
+        return Found.NOTHING
+
+
+def half_deaf_probe(place: Place, number: int) -> Found:
+    """Take all that is not 200 for NOTHING, where somebody is there."""
+    return Found.EXECUTED if services.look(place, number) == 200 else Found.NOTHING
+
+
+def hopeful_probe(place: Place, number: int) -> Found:
+    """Take all that is not 404 for EXECUTED."""
+    return Found.NOTHING if services.look(place, number) == 404 else Found.EXECUTED
+
+
 FORGETS = EffectCase(
     start=services.serving("memory"),
     target=services.way_with_key,
@@ -120,8 +145,23 @@ FRESH_KEYS = EffectCase(
 RETRIES = EffectCase(
     start=services.serving("none"),
     target=stubborn_way,
-    request=refund_call,
+    request=services.refund_call,
     count=services.count,
     probe=services.probe,
 )
 """A client that tries again by itself: less than a plain target."""
+
+IGNORES = replace(services.CALLED, target=careless_way)
+"""A client that never looks at the status: what was refused is on record as done."""
+
+RETRIES_5XX = replace(services.CALLED, target=repeating_way)
+"""A client that tries again where a gateway says 502, which it may say of what was done."""
+
+DEAF = replace(services.WITH_KEYS, probe=deaf_probe)
+"""A good tool with a probe that says NOTHING where it hears nothing."""
+
+HALF_DEAF = replace(services.WITH_KEYS, probe=half_deaf_probe)
+"""A good tool with a probe that says NOTHING where the service is too busy to tell."""
+
+HOPEFUL = replace(services.WITH_KEYS, probe=hopeful_probe)
+"""A good tool with a probe that says EXECUTED where the service is too busy to tell."""

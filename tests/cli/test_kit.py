@@ -18,6 +18,7 @@ TWICE = replace(ROW, name="twice", title="delivered twice", promise=Promise.REME
 COPY = replace(ROW, name="old_copy", title="old copy put back", promise=Promise.REMEMBERS)
 LIES = replace(ROW, name="kill:dispatch.sent#1", title="killed after the answer", effects=2, seen=1, probe=Probe.DENIES)
 OFF = replace(ROW, name="refused", title="connection refused", ran=Ran.SKIPPED, effects=None, state="")
+BEHIND = replace(ROW, name="reply_lost", title="the reply is lost", met=False, words="lost: lost_by_the_kit")
 GOOD = KitReport(case="my_kit:case", claimed=Guarantee.N, rows=(ROW, TWICE, COPY, OFF))
 
 
@@ -66,9 +67,21 @@ def test_what_is_unsafe_is_never_green(monkeypatch: pytest.MonkeyPatch, arl: Arl
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "80")
-    asked["report"] = replace(GOOD, rows=(*GOOD.rows, LIES))
+    asked["report"] = replace(GOOD, rows=(*GOOD.rows, LIES, BEHIND))
     green = [line for line in arl("kit", "my_kit:case").out.splitlines() if "\x1b[32m" in line or "\x1b[1;32m" in line]
     assert [line.split("  ")[0] for line in green] == ["nothing goes wrong", "old copy put back"]
+
+
+def test_what_the_fault_did_not_meet_is_said_and_no_news(
+    monkeypatch: pytest.MonkeyPatch, arl: Arl, asked: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    asked["report"] = replace(GOOD, rows=(*GOOD.rows, BEHIND))
+    told = arl("kit", "my_kit:case")
+    assert told.code == 0
+    assert [line.split()[-2:] for line in told.out.splitlines() if line.startswith("the reply")] == [["not", "met"]]
+    assert "not seen: whether it tries again by itself" in told.out
+    assert arl("kit", "my_kit:case", "--json").json["scenarios"][-1]["met"] is False
 
 
 @pytest.mark.parametrize(

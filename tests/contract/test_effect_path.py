@@ -71,6 +71,31 @@ def test_a_cut_reply_is_none_and_the_request_arrived(server: Server, path: CutPa
     assert server.requests == [HANDED_ON]
 
 
+@pytest.mark.parametrize(
+    ("fault", "status", "arrived"),
+    [(OnTheWay.ANSWERED_503, b"503 Service Unavailable", 0), (OnTheWay.ANSWERED_502, b"502 Bad Gateway", 1)],
+)
+def test_an_error_for_an_answer_is_whole_and_only_a_bad_gateway_handed_the_request_on(
+    server: Server, path: CutPath, fault: OnTheWay, status: bytes, arrived: int
+) -> None:
+    path.strike(fault)
+    head, _, body = ask(path).partition(b"\r\n\r\n")
+    assert head.splitlines()[0] == b"HTTP/1.1 " + status
+    assert body == b'{"error":"' + status + b'"}'
+    assert f"content-length: {len(body)}".encode() in head.splitlines()
+    assert (server.requests, path.struck) == ([HANDED_ON] * arrived, 1)
+    assert ask(path) == ANSWER
+
+
+def test_a_fault_can_strike_every_request_until_another_is_told(server: Server, path: CutPath) -> None:
+    path.strike(OnTheWay.ANSWERED_503, always=True)
+    assert [ask(path)[9:12], ask(path)[9:12]] == [b"503", b"503"]
+    assert (server.requests, path.struck) == ([], 2)
+    path.strike(OnTheWay.TWICE)
+    assert [ask(path), ask(path)] == [ANSWER, ANSWER]
+    assert (len(server.requests), path.struck) == (3, 3)
+
+
 def test_a_late_reply_comes_after_everybody_hung_up(server: Server, path: CutPath) -> None:
     path.strike(OnTheWay.REPLY_LATE)
     assert ask(path, patience_s=0.2) == b""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -33,7 +35,9 @@ from agent_run_ledger.testing.effect_kit import (
     run_kit,
 )
 from agent_run_ledger.testing.effect_life import EXECUTOR
-from agent_run_ledger.testing.effect_scenarios import SCENE_VARIABLE, _checked, _refused, _row
+from agent_run_ledger.testing.effect_path import OnTheWay
+from agent_run_ledger.testing.effect_scenarios import SCENE_VARIABLE, _checked, _probe_cut, _refused, _row
+from tests.contract.target_servers import answer, serving
 from tests.fault import effect_kit_cases as cases
 
 pytestmark = pytest.mark.fault
@@ -107,6 +111,18 @@ def test_without_a_probe_a_doubt_waits_for_a_person() -> None:
     row = report.of("reply_lost")
     assert (row.state, row.times, row.probe, report.judged(row)) == ("unresolved", "once", Probe.SILENT, "open")
     assert report.ok
+
+
+def test_a_reply_that_is_lost_behind_the_tool_is_not_met_by_it() -> None:
+    report = run_kit(cases.GOOD, only=["reply_lost", "answered_503"])
+    row = report.of("reply_lost")
+    assert (row.words, row.met, row.shows, report.judged(row)) == (
+        *("lost: lost_by_the_kit, probe: executed", False, False, "not met"),
+    )
+    assert (report.shown, report.ok) == (Guarantee.N, True)
+    assert report.findings[0].startswith("not seen: whether it tries again by itself; whether it takes an error for")
+    assert report.of("plain").met
+    assert run_kit(cases.GOOD, only=["twice"]).of("twice").met
 
 
 @pytest.mark.parametrize(
@@ -222,6 +238,50 @@ def test_a_probe_is_as_good_as_its_worst_answer(desk: Desk) -> None:
     desk.looks = [true, denies, Looked(found=Found.NOTHING, effects=2), Looked(found=Found.UNKNOWN, effects=3)]
     row = _row(ROW, desk)
     assert (row.probe, row.seen, row.effects) == (Probe.DENIES, 1, 0)
+
+
+@pytest.mark.parametrize("fault", [None, OnTheWay.ANSWERED_503])
+def test_a_probe_that_is_cut_off_does_not_reach_the_target(tmp_path: Path, fault: OnTheWay | None) -> None:
+    def probe(place: Place, number: int) -> Found:
+        with urlopen(place.url, timeout=20) as answered:
+            return Found.EXECUTED if answered.status == 200 else Found.UNKNOWN
+
+    with serving(answer(200)) as server:
+        case = replace(cases.GOOD, probe=probe, start=lambda place: nullcontext(server.url))
+        with desk_of(case, tmp_path) as desk:
+            for _ in range(2):
+                with desk.probe_cut_off(fault):
+                    looks = [desk.look(), desk.look()]
+                assert {look.found for look in looks} == {Found.UNKNOWN}
+                assert server.requests == []
+            assert desk.look().found is Found.EXECUTED
+            assert [said.startswith("probe cut off: ") for said in desk.happened] == [True] * 4 + [False]
+    away = tmp_path / "away"
+    away.mkdir()
+    nobody = replace(case, start=lambda place: nullcontext("http://127.0.0.1:9"))
+    with desk_of(nobody, away) as desk, pytest.raises(OSError, match="refused"):
+        desk.look()
+
+
+def test_a_probe_that_asks_by_another_way_is_not_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asking(place: Place, number: int) -> Found:
+        with suppress(OSError), urlopen(place.url, timeout=20):
+            pass
+        return Found.UNKNOWN
+
+    with serving(answer(200)) as server:
+        for case, met in [(cases.GOOD, False), (replace(cases.GOOD, probe=asking), True)]:
+            folder = tmp_path / str(met)
+            folder.mkdir()
+            with desk_of(replace(case, start=lambda place: nullcontext(server.url)), folder) as desk:
+                desk.approve()
+                monkeypatch.setattr(desk, "work", lambda desk=desk, **_: dispatch(desk))
+                _probe_cut(desk)
+                assert (desk.met, _row(ROW, desk).met) == (met, met)
+    none = tmp_path / "none"
+    none.mkdir()
+    with desk_of(replace(cases.GOOD, probe=None), none) as desk, pytest.raises(NotForThisTool, match="no probe"):
+        _probe_cut(desk)
 
 
 def test_a_fault_that_met_nothing_shows_nothing(desk: Desk) -> None:

@@ -120,6 +120,49 @@ def test_a_scenario_without_a_meaning_takes_nothing_away_and_is_named() -> None:
     assert "not seen: RESTARTED_TARGET" in seen.findings
 
 
+def unseen(seen: KitReport) -> list[str]:
+    return [said.partition(" (")[0] for said in seen.findings if said.startswith("not seen: whether")]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("reply_lost", "not seen: whether it tries again by itself"),
+        ("reply_late", "not seen: whether it tries again by itself"),
+        ("answered_502", "not seen: whether it tries again by itself"),
+        ("answered_503", "not seen: whether it takes an error for done"),
+        ("probe_cut", "not seen: whether the probe says NOTHING where nobody answers"),
+    ],
+)
+def test_what_no_fault_met_is_no_evidence_and_is_said(name: str, said: str) -> None:
+    behind = row(name, Promise.PLAIN, met=False)
+    skipped = replace(behind, ran=Ran.SKIPPED, effects=None, state="", met=True)
+    for claimed in (N, I):
+        assert unseen(report(*GOOD, behind, claimed=claimed)) == [said]
+        assert unseen(report(*GOOD, skipped, claimed=claimed)) == [said]
+    seen = report(*GOOD, behind)
+    assert (behind.shows, seen.judged(behind), seen.shown, seen.ok) == (False, "not met", I, True)
+    assert not any("never happened" in one for one in seen.findings)
+    assert unseen(report(*GOOD, replace(behind, met=True))) == []
+    assert report(behind, TWICE, COPY).shown is NONE
+
+
+def test_what_no_fault_met_speaks_against_a_tool_and_its_probe() -> None:
+    twice = row("reply_lost", Promise.PLAIN, met=False, effects=2, seen=2, probe=Probe.TRUE)
+    seen = report(*GOOD, twice)
+    assert (seen.shown, seen.judged(twice)) == (NONE, "BROKEN")
+    denied = replace(twice, seen=1, probe=Probe.DENIES)
+    seen = report(*GOOD, denied)
+    assert (seen.shown, seen.ok, seen.judged(denied)) == (I, False, "THE PROBE LIES")
+    assert report(*GOOD).judged(replace(twice, effects=1, state="unresolved", probe=Probe.SILENT)) == "open"
+
+
+def test_of_a_probe_that_says_nothing_anyway_nobody_asks_what_it_says_cut_off() -> None:
+    skipped = row("probe_cut", Promise.PLAIN, ran=Ran.SKIPPED, effects=None, state="")
+    for probe in (Probe.NOT_ASKED, Probe.SILENT):
+        assert unseen(report(PLAIN, replace(KILLED, probe=probe), skipped)) == []
+
+
 @pytest.mark.parametrize(("at", "shown"), [(1, NONE), (2, N), (4, I)])
 def test_what_could_not_be_carried_out_is_never_well(at: int, shown: Guarantee) -> None:
     rows = [*GOOD]
@@ -153,7 +196,7 @@ def test_a_target_that_says_it_did_what_it_did_not_is_no_plain_target(probe: Pro
     false = replace(KILLED, effects=0, seen=0, probe=probe)
     seen = report(PLAIN, false, TWICE, COPY, claimed=N)
     assert (seen.shown, seen.ok, seen.judged(false)) == (NONE, False, "BROKEN")
-    assert any(said.startswith("the target says that it did it") for said in seen.findings)
+    assert any(said.startswith("the tool says that it did it") for said in seen.findings)
 
 
 def test_what_waits_for_a_person_is_no_fault_and_is_said() -> None:

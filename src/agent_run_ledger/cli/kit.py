@@ -24,7 +24,13 @@ Output = Annotated[
 WIDE: Final = 120
 """From so many columns on there is room for what was seen."""
 
-_STYLES: Final = {"holds": "green", "open": "yellow", "UNSAFE, expected": "bold yellow", "not run": "dim"}
+_STYLES: Final = {
+    "holds": "green",
+    "open": "yellow",
+    "UNSAFE, expected": "bold yellow",
+    "not run": "dim",
+    "not met": "dim",
+}
 
 
 def kit(
@@ -75,4 +81,4 @@ def _show(report: KitReport) -> None:
 
 def _is_news(report: KitReport, row: Row) -> bool:
     """Return whether what was seen must be told where there is no room for all of it."""
-    return report.judged(row) not in ("holds", "not run", "NOT CARRIED OUT")
+    return report.judged(row) not in ("holds", "not run", "not met", "NOT CARRIED OUT")

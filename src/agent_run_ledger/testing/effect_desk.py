@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +26,7 @@ from agent_run_ledger.store import open_store
 from agent_run_ledger.store.ledger_place import LedgerPlace
 from agent_run_ledger.testing.effect_case import EffectCase, Place
 from agent_run_ledger.testing.effect_life import EXECUTOR, TARGET_FOLDER, LifeOrder
-from agent_run_ledger.testing.effect_path import CutPath, can_be_cut
+from agent_run_ledger.testing.effect_path import CutPath, OnTheWay, can_be_cut
 from agent_run_ledger.testing.effect_verdicts import Probe
 from agent_run_ledger.testing.harness import Exit, Life, RunningLife, start_scenario
 from agent_run_ledger.testing.points import KillPoint
@@ -72,7 +72,7 @@ class Desk:
     """One scenario of one case. A context manager: the target runs within it.
 
     `happened`: what was done and seen, in words. `looks`: what the probe said, in order. `reached`: the points to which
-    an undisturbed worker came, where one was asked for them.
+    an undisturbed worker came, where one was asked for them. `met`: see `Row`.
     """
 
     def __init__(self, reference: str, case: EffectCase, folder: Path, number: int) -> None:
@@ -85,11 +85,13 @@ class Desk:
         self.looks: list[Looked] = []
         self.path: CutPath | None = None
         self.reached: Mapping[str, int] = {}
+        self.met = True
         self._entropy = SystemEntropy()
         self._workers = 0
         self._ledger = LedgerPlace.here(folder)
         self._target = Place(folder=folder / TARGET_FOLDER)
         self._started = ExitStack()
+        self._cut_off: CutPath | None = None
 
     # -- the target ---------------------------------------------------------------------------------------------------
 
@@ -143,11 +145,34 @@ class Desk:
 
     def look(self) -> Looked:
         """Ask the probe, and compare what it says with the count."""
-        found = Found.UNKNOWN if self.case.probe is None else Found(self.case.probe(self._target, self.number))
+        way = self._cut_off
+        place = self._target if way is None else replace(self._target, url=way.url)
+        try:
+            found = Found.UNKNOWN if self.case.probe is None else Found(self.case.probe(place, self.number))
+            said = str(found)
+        except Exception as error:
+            if way is None:
+                raise
+            found, said = Found.UNKNOWN, type(error).__name__  # nothing is on record of a probe that raises
         looked = Looked(found=found, effects=self.count())
         self.looks.append(looked)
-        self.happened.append(f"probe: {found}")
+        self.happened.append(f"probe: {said}" if way is None else f"probe cut off: {said}")
         return looked
+
+    @contextmanager
+    def probe_cut_off(self, fault: OnTheWay | None) -> Generator[CutPath]:
+        """Give the probe another way meanwhile, where each question meets the fault, or None: nobody is there."""
+        self.the_path()
+        with closing(CutPath(self._target.url)) as way:
+            if fault is None:
+                way.refuse()
+            else:
+                way.strike(fault, always=True)
+            self._cut_off = way
+            try:
+                yield way
+            finally:
+                self._cut_off = None
 
     def _start(self) -> None:
         if self.case.start is not None:

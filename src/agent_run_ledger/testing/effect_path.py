@@ -1,4 +1,4 @@
-"""A way of HTTP to a target on this machine that can repeat, hold, cut and refuse what passes, once when it is told."""
+"""A way of HTTP to a target on this machine that can repeat, hold, cut, refuse and answer what passes when told to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PART: Final = 65_536
 
 
 class OnTheWay(StrEnum):
-    """What happens to the next request that comes by."""
+    """What happens to the next request that comes by. An answer of 503 is for one that is not handed on."""
 
     PASSES = "passes"
     TWICE = "twice"
@@ -33,6 +33,8 @@ class OnTheWay(StrEnum):
     REPLY_CUT = "reply_cut"
     REPLY_LATE = "reply_late"
     REQUEST_LATE = "request_late"
+    ANSWERED_503 = "answered_503"
+    ANSWERED_502 = "answered_502"
 
 
 def can_be_cut(url: str) -> bool:
@@ -57,6 +59,7 @@ class CutPath:
         self.seen = 0
         self.struck = 0
         self._next = OnTheWay.PASSES
+        self._then = OnTheWay.PASSES
         self._last = b""
         self._released = threading.Event()
         self._state = threading.Condition()
@@ -68,10 +71,10 @@ class CutPath:
         """Hand what comes on to another address, as after a new start of the target."""
         self._to = _parts(url)
 
-    def strike(self, fault: OnTheWay) -> None:
-        """Let this happen to the next request; those after it pass."""
+    def strike(self, fault: OnTheWay, *, always: bool = False) -> None:
+        """Let this happen to the next request; those after it pass, or `always` meet it too."""
         with self._state:
-            self._next = fault
+            self._next, self._then = fault, fault if always else OnTheWay.PASSES
 
     def release(self) -> None:
         """Let what is held go on to the target."""
@@ -137,7 +140,7 @@ class CutPath:
                 if request := read_request(connection):
                     with self._state:
                         self.seen += 1
-                        fault, self._next = self._next, OnTheWay.PASSES
+                        fault, self._next = self._next, self._then
                         self.struck += fault is not OnTheWay.PASSES
                         self._last = request
                     self._pass(connection, request, fault)
@@ -154,8 +157,11 @@ class CutPath:
             if self._released.wait(LIMIT_S):
                 self._forward(request)
             return
-        if fault is OnTheWay.TWICE:
+        if fault in (OnTheWay.TWICE, OnTheWay.ANSWERED_502):
             self._forward(request)
+        if said := _SAID.get(fault):
+            connection.sendall(said)
+            return
         answer = self._forward_at_once(request) if fault is OnTheWay.TWICE_AT_ONCE else self._forward(request)
         if fault is OnTheWay.REPLY_LATE:
             _until_hung_up(connection)
@@ -186,6 +192,18 @@ class CutPath:
                 parts += part
         return parts
 
+
+def _said(status: str) -> bytes:
+    """Return an answer of ours, as a gateway or a service that is too busy gives it."""
+    body = b'{"error":"%s"}' % status.encode()
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close"
+    return b"\r\n\r\n".join([head.encode(), body])
+
+
+_SAID: Final = {
+    OnTheWay.ANSWERED_503: _said("503 Service Unavailable"),
+    OnTheWay.ANSWERED_502: _said("502 Bad Gateway"),
+}
 
 BY_URL: Final = "the tool must reach its target by place.url"
 

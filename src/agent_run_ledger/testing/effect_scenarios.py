@@ -30,6 +30,9 @@ JUMP_MS: Final = 30 * 60_000
 FAR_MS: Final = 2 * 3_600_000
 """How far clocks jump: within what a ledger believes, and beyond it."""
 
+DONE: Final = KillPoint(point="dispatch.sent")
+"""Where a worker dies that had its answer, so that only a look can tell."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
@@ -102,6 +105,7 @@ def _row(row: Row, desk: Desk) -> Row:
         seen=None if worst is None else worst.effects,
         state=str(desk.newest().state),
         probe=Probe.NOT_ASKED if worst is None else worst.worth,
+        met=desk.met,
         words=", ".join(desk.happened),
     )
 
@@ -148,6 +152,7 @@ def _on_the_way(fault: OnTheWay, otherwise: OnSending | None, desk: Desk) -> Non
         struck = desk.path.struck
     elif otherwise is not None:
         struck = _struck(desk.work(fault=str(otherwise)).result)
+        desk.met = otherwise is not OnSending.REPLY_LOST  # the tool had its reply, and what it said was dropped
     else:
         raise NotForThisTool("the kit is not on the way: `start` gave no http://127.0.0.1 URL")
     desk.must_have_struck(struck)
@@ -164,6 +169,22 @@ def _request_late(desk: Desk) -> None:
     desk.refused_without_a_drain(desk.look())
     path.release()
     desk.happened.append("the request arrived")
+    desk.go_on()
+
+
+def _probe_cut(desk: Desk) -> None:
+    """People look while nobody answers the probe, and while 503 is all that it hears, before and after it was done."""
+    if desk.case.probe is None:
+        raise NotForThisTool("the case has no probe")
+    with desk.probe_cut_off(None):
+        desk.look()
+    with desk.probe_cut_off(OnTheWay.ANSWERED_503) as way:
+        desk.look()
+        desk.met = way.struck > 0
+    desk.work(kill_at=DONE)
+    for fault in (None, OnTheWay.ANSWERED_503):
+        with desk.probe_cut_off(fault):
+            desk.go_on()
     desk.go_on()
 
 
@@ -236,6 +257,17 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         play=partial(_on_the_way, OnTheWay.REPLY_LATE, None),
         quick=False,
     ),
+    "answered_502": Scenario(
+        title="done, and answered 502",
+        promise=_P.PLAIN,
+        play=partial(_on_the_way, OnTheWay.ANSWERED_502, None),
+    ),
+    "answered_503": Scenario(
+        title="not done, and answered 503",
+        promise=_P.PLAIN,
+        play=partial(_on_the_way, OnTheWay.ANSWERED_503, None),
+    ),
+    "probe_cut": Scenario(title="the probe is cut off", promise=_P.PLAIN, play=_probe_cut),
     "request_late": Scenario(title="the request is late", promise=_P.PLAIN, play=_request_late),
     "refused": Scenario(title="connection refused", promise=_P.PLAIN, play=_refused),
     "clock_forward": Scenario(

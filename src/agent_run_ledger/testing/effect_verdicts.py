@@ -56,6 +56,11 @@ PROMISED: Final[dict[Promise, frozenset[Guarantee]]] = {
 MUST_BE_SEEN: Final = frozenset({"twice", "old_copy"})
 """The scenarios without which nobody can say that a target remembers."""
 
+AGAIN_BY_ITSELF: Final = frozenset({"reply_lost", "reply_late", "answered_502"})
+REFUSAL_FOR_DONE: Final = frozenset({"answered_503"})
+SILENCE_FOR_NOTHING: Final = frozenset({"probe_cut"})
+"""Where a tool is seen to try again, where to take an error for done, and where a probe takes silence for NOTHING."""
+
 
 class Probe(StrEnum):
     """What the probe was worth, by the count. DENIES is the worst: by its word the effect is done again."""
@@ -78,7 +83,8 @@ class Ran(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One scenario. `effects`: how many are at the target in the end, `seen`: how many there were when the probe gave
-    its worst answer, None where it was not asked. `state`: on record in the end. `words`: what happened, or why not."""
+    its worst answer, None where it was not asked. `state`: on record in the end. `met`: whether the fault met the tool,
+    or the probe where it was for that, and was not played behind it. `words`: what happened, or why not."""
 
     name: str
     title: str
@@ -88,6 +94,7 @@ class Row:
     seen: int | None = None
     state: str = ""
     probe: Probe = Probe.NOT_ASKED
+    met: bool = True
     words: str = ""
 
     @property
@@ -108,8 +115,12 @@ class Row:
 
     @property
     def shows(self) -> bool:
-        """Whether it says anything of the tool: something happened, or went wrong. What never happens shows nothing."""
-        return self.ran is Ran.BROKEN or (self.ran is Ran.YES and (bool(self.effects) or not self.holds))
+        """Whether it says anything of the tool: something happened, or went wrong. What never happens shows nothing.
+
+        Nor does a fault that was played behind the tool, but against it.
+        """
+        seen = bool(self.effects) and self.met
+        return self.ran is Ran.BROKEN or (self.ran is Ran.YES and (seen or not self.holds))
 
     @property
     def works(self) -> bool:
@@ -196,6 +207,8 @@ class KitReport:
             return "THE PROBE LIES"
         if row.state == "unresolved":
             return "open"
+        if not row.met:
+            return "not met"
         return "holds" if row.shows else "shows nothing"
 
     @property
@@ -248,7 +261,7 @@ def _findings(report: KitReport) -> list[str]:
             "it never does it"
         )
     if false := [row for row in rows if row.falsely_done]:
-        said.append(f"the target says that it did it, and it did not: {_titles(false)}")
+        said.append(f"the tool says that it did it, and it did not: {_titles(false)}")
     for row in rows:
         if row.ran is Ran.YES and row.by_the_tool > 1 and claimed in PROMISED[row.promise]:
             said.append(f"it happened {row.by_the_tool} times: {row.title}")
@@ -265,12 +278,27 @@ def _findings(report: KitReport) -> list[str]:
     unseen = [row for row in rows if row.ran is Ran.SKIPPED and row.promise is Promise.REMEMBERS]
     if shown is Guarantee.I and unseen:
         said.append(f"not seen: {_titles(unseen)}")
-    if idle := [row for row in rows if row.ran is Ran.YES and not row.shows]:
+    said += _not_met(rows)
+    if idle := [row for row in rows if row.ran is Ran.YES and not row.shows and not row.effects]:
         said.append(f"it never happened, so nothing is shown by: {_titles(idle)}")
     if open_rows := [row for row in rows if row.ran is Ran.YES and row.state == "unresolved"]:
         said.append(f"nobody could say what became of it, so it waits for a person: {_titles(open_rows)}")
     if report.partial:
         said.append("only chosen scenarios were played: nothing is said of the others")
+    return said
+
+
+def _not_met(rows: Sequence[Row]) -> list[str]:
+    """Return what nobody saw, as no fault met the tool or the probe."""
+    missed = {row.name for row in rows if row.ran is Ran.SKIPPED or (row.ran is Ran.YES and not row.met)}
+    said: list[str] = []
+    questions = {"it tries again by itself": AGAIN_BY_ITSELF, "it takes an error for done": REFUSAL_FOR_DONE}
+    if unseen := [f"whether {question}" for question, names in questions.items() if names & missed]:
+        why = "the kit is not on its way: `start` gives no http://127.0.0.1 URL"
+        said.append(f"not seen: {'; '.join(unseen)} ({why})")
+    has_a_probe = any(row.probe not in (Probe.NOT_ASKED, Probe.SILENT) for row in rows)
+    if has_a_probe and SILENCE_FOR_NOTHING & missed:
+        said.append("not seen: whether the probe says NOTHING where nobody answers (it does not ask by place.url)")
     return said
 
 
