@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +195,82 @@ def test_two_who_move_one_ledger_at_once_move_it_once(places: Places) -> None:
     for life in ended:
         assert life.exit is Exit.OK or "store_busy" in life.error or "another process moves" in life.error
     _check_ended(places, source, target, before)
+
+
+_DIES_IN_FILLING = """
+import os, sys
+from agent_run_ledger import probes
+from agent_run_ledger.ledger.migrate import migrate
+probes.install(lambda point: os._exit(9) if point == "migrate.copied" else None)
+migrate(*sys.argv[1:3])
+"""
+
+_DIES_IN_DISCARDING = """
+import os, sys
+from agent_run_ledger.ledger.migrate import abandon_migration
+source, target, number = sys.argv[1:]
+left, unlink = [int(number)], os.unlink
+def dying(path):
+    if str(path).startswith(target):
+        left[0] -= 1
+        if not left[0]:
+            os._exit(9)
+    unlink(path)
+os.unlink = dying
+abandon_migration(source, target)
+"""
+
+_HOLDS = """
+import sys, apsw
+connection = apsw.Connection(sys.argv[1], flags=apsw.SQLITE_OPEN_READONLY)
+list(connection.execute("SELECT count(*) FROM meta"))
+print("holds", flush=True)
+sys.stdin.read()
+"""
+
+
+def _break_off_a_checkpoint(path: Path) -> None:
+    """Let each page of a file be half written whose last state is in its log, as by who died while it was copied."""
+    log, content = Path(f"{path}-wal").read_bytes(), bytearray(path.read_bytes())
+    size = int.from_bytes(log[8:12], "big")
+    frames = [log[at : at + 24 + size] for at in range(32, len(log), 24 + size)]
+    pages = {int.from_bytes(frame[:4], "big") for frame in frames if frame[8:16] == log[16:24]}
+    assert 1 in pages
+    for page in pages:
+        begin = (page - 1) * size
+        if page > 1 and begin < len(content):
+            content[begin : begin + size // 2] = bytes(size // 2)
+    path.write_bytes(content)
+
+
+def _python(program: str, *arguments: object) -> int:
+    return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], check=False, timeout=60).returncode
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_who_dies_while_a_file_is_discarded_leaves_what_the_next_one_discards(
+    template: Path, tmp_path: Path, held: bool
+) -> None:
+    """Whatever is deleted by then, and whether or not somebody looks at the file meanwhile, which keeps its log."""
+    for number in range(1, 7):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        source, target = folder / "source.db", folder / "target.db"
+        shutil.copyfile(template, source)
+        assert _python(_DIES_IN_FILLING, source, target) == 9
+        _break_off_a_checkpoint(target)
+        with ExitStack() as stack:
+            if held:
+                holder = stack.enter_context(
+                    subprocess.Popen(
+                        [sys.executable, "-c", _HOLDS, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                    )
+                )
+                assert holder.stdout is not None
+                assert holder.stdout.readline() == b"holds\n"
+            died = _python(_DIES_IN_DISCARDING, source, target, number)
+        assert died == (9 if number <= 5 else 0)
+        assert abandon_migration(source, target).discarded is (number <= 5)
+        assert not list(folder.glob("target.db*"))
+        migrate(source, target)
+        check_ledger(target)

@@ -137,7 +137,10 @@ class SqliteSpot(Spot):
         meta = self.meta()
         if meta is None or not is_filled_by(meta, mover, self.location):
             return False
-        for path in (self.location, *(self.location + side for side in SIDE_NAMES)):
+        with closing(connect_writer(self._place(), create=False)) as connection:
+            connection.pragma("wal_checkpoint", "TRUNCATE")
+        # It is known by its main file until nothing else of it is left: whoever dies here is gone on after.
+        for path in (*(self.location + side for side in SIDE_NAMES), self.location):
             with suppress(FileNotFoundError):
                 os.unlink(path)
         return True
