@@ -233,3 +233,18 @@ def test_a_trust_file_names_the_ledger_of_a_store_at_a_server(arl: Arl, used: st
     shown = arl("trust", "show", "keys/trust.json", "--db", used, "--json").json
     assert (shown["ledger_id"], shown["in_use"]) == (log_id, True)
     assert "no witness" in shown["not_protected"][0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("runs", "show", "a\udc80"), ("runs", "cancel", "a\udc80", "--reason", "x", "--yes"),
+     ("sql", "--readonly", "SELECT 'a\udc80'")],
+)  # fmt: skip
+def test_bytes_that_are_no_utf8_are_told_and_are_no_fault(
+    arl: Arl, used: str, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    assert arl("init", "--db", str(tmp_path / "a.db")).code == 0
+    for db in (used, str(tmp_path / "a.db")):
+        ended = arl(*words, "--db", db, "--json")
+        assert ended.code in (1, 2), ended.err
+        assert ended.error["code"] in ("unstorable", "usage")

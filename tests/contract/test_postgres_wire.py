@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 
 from agent_run_ledger.entropy import SystemEntropy
+from agent_run_ledger.errors import Refused
 from agent_run_ledger.store import postgres_wire
 from agent_run_ledger.store.postgres import connect, place_of
 from agent_run_ledger.store.postgres_driver import Connection
+from agent_run_ledger.store.postgres_move import PostgresFilling
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
-from tests.contract.store_kit import begin, check_log, do_step
+from agent_run_ledger.store.postgres_writer import PostgresWriter
+from tests.contract.store_kit import begin, begin_in, check_log, do_step, op
 from tests.services.postgres import Cluster
 
 pytestmark = pytest.mark.server
@@ -191,3 +195,78 @@ def test_a_server_that_ends_a_session_says_why(postgres: Cluster, connection: Co
     assert connection.closed
     with pytest.raises(psycopg.InterfaceError):
         last.fetchall()
+
+
+# -- values that cannot be sent ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run_id", ["a\0b", "a\udc80b"])
+def test_a_text_that_is_no_utf8_is_refused_and_the_connection_goes_on(store: PostgresStore, run_id: str) -> None:
+    for ask in (lambda: store.reader().find_run(run_id), lambda: store.transact(op(), lambda tx: begin_in(tx, run_id))):
+        with pytest.raises(Refused) as caught:
+            ask()
+        assert caught.value.code == "unstorable"
+    begin(store)
+    assert check_log(store) == 2
+
+
+def test_nothing_is_locked_by_a_name_that_is_no_utf8(store: PostgresStore) -> None:
+    for ask in (store.lock_run, store.is_run_live):
+        with pytest.raises(Refused) as caught:
+            ask("a\udc80b")
+        assert caught.value.code == "unstorable"
+
+
+@pytest.mark.parametrize("number", [2**63, 2**70, -(2**63) - 1])
+def test_a_number_of_more_than_64_bits_is_refused(store: PostgresStore, number: int) -> None:
+    for ask in (store.reader().get_run, store.reader().record):
+        with pytest.raises(Refused) as caught:
+            ask(number)
+        assert caught.value.code == "unstorable"
+        assert "64 bits" in caught.value.message
+
+
+# -- what comes beside answers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["", "DEFERRABLE INITIALLY DEFERRED"])
+def test_a_warning_of_something_else_says_nothing_of_the_commit(
+    store: PostgresStore, postgres: Cluster, url: str, when: str
+) -> None:
+    """Also one that comes with the answer to COMMIT itself: who plugs into a server may say anything there."""
+    warn = "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE WARNING 'odd'; RETURN NULL; END$$"
+    of = "CONSTRAINT TRIGGER" if when else "TRIGGER"
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(warn)
+        owner.execute(
+            f"CREATE {of} odd AFTER INSERT ON agent_run_ledger.events {when} FOR EACH ROW EXECUTE FUNCTION warn()"  # type: ignore[arg-type]
+        )
+    heard = list[str | None]()
+    connection = store._shared.writer()._connection
+    assert connection is not None
+    connection.add_notice_handler(lambda said: heard.append(said.message_primary))
+    begin(store)
+    assert heard == ["odd"]
+    assert check_log(store) == 2
+
+
+@pytest.mark.parametrize(
+    ("severity", "source", "says"),
+    [
+        ("WARNING", "syncrep.c", True),
+        ("WARNING", None, True),
+        ("WARNING", "pl_exec.c", False),
+        ("LOG", "syncrep.c", False),
+    ],
+)
+def test_only_a_warning_that_comes_from_the_wait_for_standbys_is_one(
+    severity: str, source: str | None, says: bool
+) -> None:
+    said: Any = SimpleNamespace(
+        severity_nonlocalized=severity, source_file=source, message_primary="odd", sqlstate="01000"
+    )
+    writer, filling = PostgresWriter.__new__(PostgresWriter), PostgresFilling.__new__(PostgresFilling)
+    for one in (writer, filling):
+        one._warnings = []
+        one._note(said)
+        assert bool(one._warnings) is says

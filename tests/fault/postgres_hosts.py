@@ -57,7 +57,7 @@ def way_to(target: str) -> HttpTarget:
 def dispatch(url: str, target: str, worker: str, key: str) -> None:
     """Dispatch the action of a key; say its state, or the error with which it ends."""
     try:
-        with EffectLedger(url=url, wait_s=WAIT_S) as ledger:
+        with EffectLedger(url=url, wait_s=float(os.environ.get("TEST_WAIT_S", WAIT_S))) as ledger:
             action_id = ledger.inspect(key)[-1].action_id
             done = ledger.dispatcher(way_to(target), EXECUTOR, worker=worker).dispatch(action_id)
             say("state", done.view.state, type(done.report).__name__)

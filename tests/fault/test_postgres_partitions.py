@@ -40,9 +40,10 @@ class Parted:
         target.forget()
         propose(self.url, KEY, target=self.at)
 
-    def holder(self, *points: str) -> Host:
+    def holder(self, *points: str, **environment: str) -> Host:
         """The host that holds the claim, stopped at the first of these points."""
-        return self.host("dispatch", self.far, self.at, "holder", KEY, TEST_STOP_AT=" ".join(points)).stopped()
+        environment["TEST_STOP_AT"] = " ".join(points)
+        return self.host("dispatch", self.far, self.at, "holder", KEY, **environment).stopped()
 
     def ends(self, state: str, *, executed: int) -> None:
         """Nobody sends it again, whichever way is there again; the doubt is on record, or can be recorded."""
@@ -102,6 +103,24 @@ def test_the_database_is_lost_while_the_request_is_on_its_way(parted: Parted) ->
     parted.database.go_down()
     assert holder.go_on().end() == ["error Unrecorded Answered "]
     parted.ends("prepared", executed=1)
+
+
+def test_the_database_is_away_for_a_moment_while_the_request_is_on_its_way(parted: Parted) -> None:
+    """What the target said is on record then, and nobody is asked to find out what became of it."""
+    holder = parted.holder("target.written", TEST_WAIT_S="30")
+    parted.database.go_down()
+    holder.go_on().until(lambda: parted.database.refused >= 4)
+    parted.database.come_back()
+    assert holder.end() == ["state succeeded Answered"]
+    parted.ends("succeeded", executed=1)
+
+
+def test_the_database_is_lost_while_it_records_what_the_target_said(parted: Parted) -> None:
+    """Nothing of that landed, and what is in hand is recorded once more."""
+    holder = parted.holder("target.written")
+    parted.database.cut_at(b"COMMIT", after=False)
+    assert holder.go_on().end() == ["state succeeded Answered"]
+    parted.ends("succeeded", executed=1)
 
 
 def test_the_target_is_lost_with_its_answer_and_then_the_database(parted: Parted) -> None:

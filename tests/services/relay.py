@@ -27,6 +27,8 @@ class Relay:
         self.turns = 0
         """How often a request followed an answer: round trips, where one connection is in use."""
         self._down = False
+        self.refused = 0
+        """How many connections were not taken."""
         self._flows = threading.Event()
         self._flows.set()
         self._closed = False
@@ -76,6 +78,7 @@ class Relay:
             except OSError:
                 return
             if self._down:
+                self.refused += 1
                 client.close()
                 continue
             self._flows.wait()  # who is parted from a server does not come to it either

@@ -67,6 +67,8 @@ def _usage_message(error: BaseException) -> tuple[str, str] | None:
 
     typer brings its own copy of click or uses the installed one, depending on its version: so it is asked by shape.
     """
+    if isinstance(error, UnicodeEncodeError):  # what is on record is UTF-8: only what was given can be anything else
+        return "what was given has bytes that are no UTF-8", "type the name or the text anew"
     format_message = getattr(error, "format_message", None)
     if format_message is None:
         return None

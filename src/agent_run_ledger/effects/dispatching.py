@@ -18,6 +18,7 @@ from agent_run_ledger.kernel.effects.reading import Sample
 from agent_run_ledger.kernel.effects.report import Answered, Lost, NotSent, Report, evidence_id
 from agent_run_ledger.kernel.effects.request import BadRequest, request_from
 from agent_run_ledger.kernel.effects.states import SAME_PERMIT_AGAIN
+from agent_run_ledger.kernel.once_more import once_more
 from agent_run_ledger.ports import Entropy
 from agent_run_ledger.ports.effects import TimeSource
 from agent_run_ledger.ports.targets import Sending, Target
@@ -210,9 +211,11 @@ class Dispatcher:
         evidence = self._evidence(permit, report)
         try:
             if isinstance(evidence, Receipt) or (evidence is not None and evidence.found is Found.EXECUTED):
-                done = self._ledger.outcome(self._actor, view.action_id, evidence, answer=_answer(report))
+                done = once_more(
+                    lambda: self._ledger.outcome(self._actor, view.action_id, evidence, answer=_answer(report))
+                )
                 return Dispatched(view=done, report=report, evidence_id=evidence.evidence_id)
-            doubted = self._doubt(view)
+            doubted = once_more(lambda: self._doubt(view))
         except LedgerError as error:
             self._doubt_quietly(view)
             raise Unrecorded(
@@ -222,7 +225,9 @@ class Dispatcher:
         if evidence is None:
             return Dispatched(view=doubted, report=report, evidence_id=None)
         try:
-            observed = self._ledger.observe(self._actor, view.action_id, evidence, answer=_answer(report))
+            observed = once_more(
+                lambda: self._ledger.observe(self._actor, view.action_id, evidence, answer=_answer(report))
+            )
         except LedgerError:
             return Dispatched(view=doubted, report=report, evidence_id=None)
         return Dispatched(view=observed, report=report, evidence_id=evidence.evidence_id)

@@ -11,6 +11,7 @@ from agent_run_ledger.errors import Superseded
 from agent_run_ledger.kernel.budget import Reserve, reserve_bytes
 from agent_run_ledger.kernel.counters import Counters
 from agent_run_ledger.kernel.envelope import Change
+from agent_run_ledger.kernel.once_more import once_more
 from agent_run_ledger.kernel.record import SALT_BYTES, Record, RecordKind, record_mac
 from agent_run_ledger.kernel.states import CallState, RunState
 from agent_run_ledger.ports import InFlight, Question, RunRow, Tx
@@ -126,8 +127,8 @@ class Journal:
     def commit(self, batch: Batch) -> Written:
         """Write one batch in one transaction.
 
-        It is synced where it holds how a call ended and nothing else says so, the run's end or QUARANTINE, or the start
-        of a call that may not run again.
+        Results are not given up where the connection is lost in the middle. It is synced where it holds how a call
+        ended and nothing else says so, the run's end or QUARANTINE, or the start of a call that may not run again.
         """
         self._attempt.hold(self._context.store)
         macs = [record_mac(item.record) for item in batch.concluded]
@@ -136,9 +137,11 @@ class Journal:
         ended = any(not item.started.kept_elsewhere for item in batch.concluded)
         synced = ended or batch.end_state is not None or batch.loop is not None or unsafe
         transact = self._context.store.transact if self.watch is None else self._timed
-        written = transact(
-            self._context.entropy.uuid7(), lambda tx: self._write(tx, batch, macs), sync=synced, first=self._asked_first
+        new_id, first = self._context.entropy.uuid7, self._asked_first
+        commit: Callable[[], Written] = lambda: transact(  # noqa: E731
+            new_id(), lambda tx: self._write(tx, batch, macs), sync=synced, first=first
         )
+        written = once_more(commit) if batch.concluded else commit()
         self._loose.committed(written, sync=synced)
         reach("record.after")
         return written

@@ -68,7 +68,8 @@ def outcome_unknown(tool: str, record_id: int) -> dict[str, object]:
         "tool": tool,
         "call": str(record_id),
         "message": (
-            f"The program stopped while {tool} ran. Nobody recorded how it ended: it may have taken effect or not. "
-            "Do not call it again for the same purpose; look at the present state first, or ask a person."
+            f"Nobody recorded how {tool} ended: the program stopped while it ran, or its end could not be recorded. "
+            "It may have taken effect or not. Do not call it again for the same purpose; look at the present state "
+            "first, or ask a person."
         ),
     }

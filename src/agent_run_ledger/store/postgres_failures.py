@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeGuard
 
 import psycopg
 
@@ -16,7 +17,7 @@ _AGAIN = "try again: nothing happened"
 _RULES: dict[str, Rule] = {
     "08": (Unavailable, "connection_lost", "the connection to {location} was lost", _AGAIN),
     "22": (Refused, "unstorable", "a value cannot be stored in {location}", ""),
-    "22021": (Refused, "unstorable", "a text cannot be stored in {location}", "PostgreSQL stores no NUL characters"),
+    "22021": (Refused, "unstorable", "a text cannot be stored in {location}", "PostgreSQL stores UTF-8, without NUL"),
     "23": (Misuse, "constraint", "a row breaks a rule of the schema of {location}", ""),
     "25006": (Unavailable, "read_only", "{location} cannot be written", "is it a standby? name the primary"),
     "25P03": (Unavailable, "interrupted", "{location} ended a transaction that stood still for too long", _AGAIN),
@@ -55,6 +56,9 @@ _WRONG = re.compile(
     re.VERBOSE,
 )
 _POOLER = re.compile(r"unsupported startup parameter")
+_PASSING = frozenset({"unreachable", "connection_lost", "server_starting", "read_only", "too_many_connections"})
+_WARNING = "WARNING"
+_OF_STANDBYS = "syncrep.c"
 _LONGEST = 300
 _ERROR = "ERROR"
 
@@ -88,6 +92,28 @@ def is_refusal(error: psycopg.Error) -> bool:
 def is_lost(error: psycopg.Error) -> bool:
     """Return whether the session is over with an error. Of values that cannot be sent the server never heard."""
     return not isinstance(error, psycopg.DataError) and not is_refusal(error)
+
+
+def passes(error: LedgerError) -> TypeGuard[Unavailable]:
+    """Return whether a server that was used before may take the same question in a moment, as after a restart."""
+    return isinstance(error, Unavailable) and error.code in _PASSING
+
+
+def unconfirmed(diagnostic: psycopg.errors.Diagnostic) -> bool:
+    """Return whether a message that came beside an answer says that a standby did not confirm a commit.
+
+    Its SQLSTATE is that of every warning, and its words are in the server's language: where it comes from tells.
+    """
+    if diagnostic.severity_nonlocalized != _WARNING:
+        return False
+    return diagnostic.source_file is None or diagnostic.source_file.endswith(_OF_STANDBYS)
+
+
+def unsendable(error: Exception) -> psycopg.DataError:
+    """Return what is said of a value that the driver cannot put in bytes: half a character, or too big a number."""
+    if isinstance(error, UnicodeError):
+        return psycopg.DataError("a text has a character that is none in UTF-8")
+    return psycopg.errors.NumericValueOutOfRange("a number has no room in 64 bits")
 
 
 def rule_of(sqlstate: str) -> Rule | None:

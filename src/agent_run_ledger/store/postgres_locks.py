@@ -16,7 +16,7 @@ from agent_run_ledger.ports import RunLock
 from agent_run_ledger.store.forks import forked
 from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect
 from agent_run_ledger.store.postgres_driver import Connection
-from agent_run_ledger.store.postgres_failures import is_lost, translated
+from agent_run_ledger.store.postgres_failures import is_lost, translated, unsendable
 from agent_run_ledger.store.rows import Row
 from agent_run_ledger.store.statements import statements
 
@@ -193,7 +193,11 @@ class PostgresRunLocks:
 
     def _key_of(self, run_id: str) -> int:
         """Return the signed 64 bits that stand for a run of this log among all advisory locks of the database."""
-        digest = sha256(b"agent-run-ledger/run-lock/v1\n" + self._log_id + run_id.encode()).digest()
+        try:
+            name = run_id.encode()
+        except UnicodeEncodeError as error:
+            raise translated(unsendable(error), self._place.location) from error
+        digest = sha256(b"agent-run-ledger/run-lock/v1\n" + self._log_id + name).digest()
         return int.from_bytes(digest[:_KEY_BYTES], "big", signed=True)
 
 

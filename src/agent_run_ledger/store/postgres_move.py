@@ -16,7 +16,7 @@ from agent_run_ledger.store.move_sides import FillingSide, Side, Spot, row_of_he
 from agent_run_ledger.store.moves import MOVER, Move, Mover, is_filled_by, lines_of
 from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect, place_of
 from agent_run_ledger.store.postgres_driver import Connection
-from agent_run_ledger.store.postgres_failures import translated
+from agent_run_ledger.store.postgres_failures import translated, unconfirmed
 from agent_run_ledger.store.postgres_meta import meta_from, text_of_meta
 from agent_run_ledger.store.postgres_schema import look, make_tables, recognise
 from agent_run_ledger.store.postgres_store import PostgresStore, open_postgres
@@ -111,7 +111,7 @@ class PostgresFilling(PostgresSide, FillingSide):
             raise translated(error, self.location) from error
 
     def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        if diagnostic.severity_nonlocalized == "WARNING":
+        if unconfirmed(diagnostic):
             self._warnings.append(f"{diagnostic.message_primary} ({diagnostic.sqlstate})")
 
 

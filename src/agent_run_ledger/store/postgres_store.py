@@ -40,8 +40,9 @@ def open_postgres(
 
     All opens of one URL in this process share their connections: one for writing, up to four for reading, one that
     holds the locks of live runs. `authority` says that effects are to be held: a new store gets the right, an existing
-    one must have it. `readonly` allows reading only. `wait_s` bounds every wait for a lock. Without a `clock` time is
-    that of the server, which is one for all hosts. Clock, entropy and `wait_s` are those of the first open.
+    one must have it. `readonly` allows reading only. `wait_s` bounds every wait for a lock, and how long who writes
+    waits for a server that is away; opening does not wait. Without a `clock` time is that of the server, which is one
+    for all hosts. Clock, entropy and `wait_s` are those of the first open.
     `moving` is for `arl migrate`, which alone may open what moves or has moved.
 
     Refused: no_store, foreign_schema, schema_newer, moving, retired, arriving, no_authority, login_refused,
@@ -129,6 +130,11 @@ class PostgresStore:
     def created_here(self) -> bool:
         """Whether it was this process that created the store, since it opened it first."""
         return self._shared.created_here
+
+    @property
+    def repeats(self) -> int:
+        """How often a transaction was begun once more by this process, because a connection or the server was gone."""
+        return self._to_write().outage.repeats
 
     def transact(self, op_id: bytes, fn: Callable[[Tx], T], *, sync: bool = True, first: Sequence[Question] = ()) -> T:
         """See ports.Store.transact. Without `sync` the server does not wait for its disk, nor for its standbys."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import Any, Final
@@ -14,6 +15,7 @@ from psycopg.pq import ExecStatus, Format, PipelineStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
+from agent_run_ledger.store.postgres_failures import unsendable
 from agent_run_ledger.store.rows import Row
 
 MOST_PREPARED: Final = 300
@@ -90,7 +92,10 @@ class Session:
     def dumped(self, values: Row) -> _Dumped:
         """Return values as they are sent, with their types and formats. psycopg.DataError for what cannot be."""
         forms = self._forms
-        dumped = forms.dump_sequence(values, [PyFormat.AUTO] * len(values))
+        try:
+            dumped = forms.dump_sequence(values, [PyFormat.AUTO] * len(values))
+        except (UnicodeEncodeError, OverflowError, struct.error) as error:  # the driver lets through what Python says
+            raise unsendable(error) from error
         return dumped, forms.types or (), forms.formats or ()
 
     def load(self, result: PGresult) -> list[Row]:

@@ -21,9 +21,10 @@ from agent_run_ledger.store.leaves import Leaf, already_committed, check_op_id, 
 from agent_run_ledger.store.moves import move_of, refusal
 from agent_run_ledger.store.postgres import QUERIES_FILE, Place, connect
 from agent_run_ledger.store.postgres_driver import Connection
-from agent_run_ledger.store.postgres_failures import breaks_unique, is_lost, is_refusal, translated
+from agent_run_ledger.store.postgres_failures import breaks_unique, is_lost, is_refusal, passes, translated, unconfirmed
 from agent_run_ledger.store.postgres_known import Known
 from agent_run_ledger.store.postgres_meta import meta_from
+from agent_run_ledger.store.postgres_outage import Outage
 from agent_run_ledger.store.postgres_tx import PostgresTx
 from agent_run_ledger.store.postgres_wire import Answer, Batch
 from agent_run_ledger.store.row_tx import statement_of
@@ -35,7 +36,6 @@ T = TypeVar("T")
 _VACUUM_S = 3_600.0
 _STANDS_STILL_MS = 5_000
 """A transaction takes milliseconds; whose holder says nothing for so long is ended by whoever waited in vain."""
-_WARNING = "WARNING"
 _LOOK_AGAIN_S = 0.05
 _LOOK_AT_LEAST_S = 0.5
 """A lookup is tried again after the one, then after twice as long each time, up to the other."""
@@ -67,6 +67,7 @@ class PostgresWriter:
         self._connection: Connection | None = connection
         self._warnings: list[str] = []
         self._known = Known()
+        self.outage = Outage(place.location, wait_s=place.wait_s, entropy=place.entropy)
         self._read = 0, 0.0
         self._closed = False
         self._moving = False
@@ -99,14 +100,16 @@ class PostgresWriter:
         if self.lock.is_mine():
             raise Misuse("a transaction was begun inside another one of this thread", code="nested_transaction")
         try:
+            beginning = _Beginning(sync, first)
             if not self.lock.acquire(wait_s):
-                raise Unavailable(
+                self.outage.gave_up()
+                raise self.outage.said() or Unavailable(
                     f"{location} stayed locked for {wait_s:g} s", code="store_busy", hint="another thread holds it"
                 )
             if self._closed:
                 raise Misuse(f"{location} was used after it was closed", code="store_closed")
             self._moving = moving
-            return self._transact(op_id, fn, _Beginning(sync, first))
+            return self._transact(op_id, fn, beginning)
         except psycopg.Error as error:
             raise translated(error, location) from error
         finally:
@@ -133,7 +136,8 @@ class PostgresWriter:
         return read_ms + int((time.monotonic() - at_s) * 1000)
 
     def close(self) -> None:
-        """Close after the transaction that runs. A second call does nothing."""
+        """Close after the transaction that runs; one that waits for a server is given up. Once more does nothing."""
+        self.outage.break_off()
         try:
             self.lock.acquire(self._place.wait_s)
             self._closed = True
@@ -208,13 +212,26 @@ class PostgresWriter:
     def _begin(self, beginning: _Beginning) -> tuple[Connection, Head, int]:
         """Begin, lock the head, read the clock, ask what is asked first: in this order, and in one round trip.
 
-        A connection that died since its last use is replaced, once: nothing has happened yet.
+        A connection that died since its last use is replaced, and a server that is away is waited for: nothing has
+        happened yet.
         """
-        try:
-            return self._begin_anew(beginning)
-        except psycopg.errors.LockNotAvailable:
-            self._end_stalled()
-            raise
+        pauses = 0
+        while True:
+            try:
+                begun = self._begin_anew(beginning)
+            except psycopg.errors.LockNotAvailable:
+                self._end_stalled()
+                raise
+            except (psycopg.Error, Unavailable) as error:
+                failed = translated(error, self._place.location) if isinstance(error, psycopg.Error) else error
+                if not passes(failed):
+                    raise
+                self._drop()
+            else:
+                self.outage.answered()
+                return begun
+            self.outage.wait(failed, pauses, since_s=beginning.since_s)
+            pauses += 1
 
     def _begin_anew(self, beginning: _Beginning) -> tuple[Connection, Head, int]:
         kept = self._connection
@@ -225,6 +242,7 @@ class PostgresWriter:
                 if not is_lost(error):
                     raise
                 self._drop()
+                self.outage.repeats += 1
         return self._begin_on(self._open(), beginning)
 
     def _begin_on(self, connection: Connection, beginning: _Beginning) -> tuple[Connection, Head, int]:
@@ -348,7 +366,7 @@ class PostgresWriter:
         return self._connection
 
     def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        if diagnostic.severity_nonlocalized == _WARNING:
+        if unconfirmed(diagnostic):
             self._warnings.append(f"{diagnostic.message_primary} ({diagnostic.sqlstate})")
 
     def _undo(self) -> None:
@@ -377,9 +395,10 @@ def server_ms(rows: list[Row]) -> int:
 
 
 class _Beginning:
-    """How a transaction begins: whether its commit is synced, what it asks first, and the answers to that."""
+    """How a transaction begins: since when, whether its commit is synced, what it asks first, and what was answered."""
 
     def __init__(self, sync: bool, first: Sequence[Question]) -> None:
+        self.since_s = time.monotonic()
         self.sync = sync
         self.asked = [statement_of(question) for question in first]
         self.answers: dict[tuple[str, Row], Answer] = {}
