@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from agent_run_ledger import RunLedger
+from agent_run_ledger.testing import check_ledger
+from tests.contract.engine_kit import new_place
+from tests.contract.store_kit import quick_folder
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -21,6 +24,15 @@ def db(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[pathl
     name = cluster.new_database()
     yield cluster.url(name)
     cluster.drop(name)
+
+
+@pytest.fixture
+def place(engine: None) -> Iterator[Any]:
+    """Return where a store is to be that the engine's kit names; it is checked at the end."""
+    with quick_folder() as folder:
+        where = new_place(folder, "runs.db")
+        yield where
+        check_ledger(where)
 
 
 @pytest.fixture

@@ -15,23 +15,13 @@ from agent_run_ledger.errors import Refused
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ledger.run_queue import RunQueue
 from agent_run_ledger.store.postgres_listener import WAIT_S
-from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.worker import Told, Worker, WorkerSettings
 from agent_run_ledger.worker.carrying import Outcome
 from agent_run_ledger.worker.picking import ELSEWHERE_S, FIRST_S, LOOK_S, MOST_S, Picker
 from tests.contract.effect_run_kit import desk
-from tests.contract.engine_kit import each_engine, new_place, only_a_file
-from tests.contract.store_kit import quick_folder
+from tests.contract.engine_kit import each_engine, only_a_file
 
 pytestmark = each_engine
-
-
-@pytest.fixture
-def place(engine: None) -> Iterator[Any]:
-    with quick_folder() as folder:
-        where = new_place(folder, "runs.db")
-        yield where
-        check_ledger(where)
 
 
 @pytest.fixture

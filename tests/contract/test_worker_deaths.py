@@ -19,22 +19,12 @@ from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs.deaths import Deaths
 from agent_run_ledger.runs.operate import decide
 from agent_run_ledger.store.moves import Move, Standing
-from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.worker import Told, Worker, WorkerSettings
 from agent_run_ledger.worker.carrying import Outcome
 from agent_run_ledger.worker.suspects import DEATHS
-from tests.contract.engine_kit import each_engine, new_place, only_a_file
-from tests.contract.store_kit import quick_folder
+from tests.contract.engine_kit import each_engine, only_a_file
 
 pytestmark = each_engine
-
-
-@pytest.fixture
-def place(engine: None) -> Iterator[Any]:
-    with quick_folder() as folder:
-        where = new_place(folder, "runs.db")
-        yield where
-        check_ledger(where)
 
 
 @pytest.fixture

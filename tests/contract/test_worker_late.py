@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,24 +14,14 @@ from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.ports import RunRow
 from agent_run_ledger.runs import attempt
 from agent_run_ledger.runs.picked import TAKEN, picked_as
-from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.worker import Worker, WorkerSettings
 from agent_run_ledger.worker.carrying import Outcome
 from agent_run_ledger.worker.picking import Picker
-from tests.contract.engine_kit import each_engine, new_place
-from tests.contract.store_kit import quick_folder
+from tests.contract.engine_kit import each_engine
 
 pytestmark = each_engine
 
 Run = Callable[[], object]
-
-
-@pytest.fixture
-def place(engine: None) -> Iterator[Any]:
-    with quick_folder() as folder:
-        where = new_place(folder, "runs.db")
-        yield where
-        check_ledger(where)
 
 
 class Case:

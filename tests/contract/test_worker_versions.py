@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Timer
 from types import ModuleType
@@ -15,22 +15,12 @@ import pytest
 from agent_run_ledger import ClassGone, Diverged, RunLedger, Unavailable
 from agent_run_ledger.kernel.states import RunState
 from agent_run_ledger.runs.leaving import of_other_program
-from agent_run_ledger.testing import check_ledger
 from agent_run_ledger.worker import Told, Worker, WorkerSettings
-from tests.contract.engine_kit import each_engine, new_place
-from tests.contract.store_kit import quick_folder
+from tests.contract.engine_kit import each_engine
 
 pytestmark = each_engine
 
 Job = Callable[[Callable[[str], str]], object]
-
-
-@pytest.fixture
-def place(engine: None) -> Iterator[Any]:
-    with quick_folder() as folder:
-        where = new_place(folder, "runs.db")
-        yield where
-        check_ledger(where)
 
 
 class Version:
