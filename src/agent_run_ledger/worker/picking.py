@@ -13,6 +13,8 @@ from agent_run_ledger.worker.carrying import is_of_the_store
 from agent_run_ledger.worker.suspects import Suspects
 
 PAGE: Final = 64
+FIRST_PAGE: Final = 8
+"""How many runs are read at once at most, and at first, where there is room for less: most looks need no more."""
 LOOKED_AT: Final = 200
 """How many runs one look goes through, of each kind; the next one goes on from there."""
 LOOK_S: Final = 1.0
@@ -152,15 +154,16 @@ class Picker:
         """
         free: list[RunRow] = []
         skipped = int(self._spread * self._fraction())
-        for _ in range(LOOKED_AT // PAGE):
-            if len(free) >= room + skipped:
-                break
-            page = self._queue.queued(after_row_id=after, limit=PAGE)
+        size, left = max(FIRST_PAGE, room + skipped), LOOKED_AT
+        while left and len(free) < room + skipped:
+            size = min(size, PAGE, left)
+            page = self._queue.queued(after_row_id=after, limit=size)
             rows = page if until is None else [row for row in page if row.row_id <= until]
             free += self._free_of(rows, in_hand)
             after = rows[-1].row_id if rows else after
-            if len(rows) < PAGE:
+            if len(rows) < size:
                 return self._chosen(free, room, skipped, after, over=True)
+            size, left = 4 * size, left - size
         return self._chosen(free, room, skipped, after, over=False)
 
     def _free_of(self, rows: Sequence[RunRow], in_hand: Collection[str]) -> list[RunRow]:
