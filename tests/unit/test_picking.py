@@ -286,13 +286,23 @@ def test_what_died_again_and_again_is_left_ever_longer_by_who_starts_anew() -> N
     pauses: list[float] = []
     for died in range(2, 14):
         queue, at = Queue(1), At()
-        queue.dies("r1", Deaths(died))
+        queue.dies("r1", Deaths(died, died, "step"))
         picker, begun_s = picker_of(queue, at), at.s
         while not _names(picker):
             at.s += 0.5
         pauses.append(at.s - begun_s)
     assert pauses[:4] == [FIRST_LEFT_S, 2 * FIRST_LEFT_S, 4 * FIRST_LEFT_S, 8 * FIRST_LEFT_S]
     assert pauses[-1] == MOST_LEFT_S
+
+
+def test_what_was_left_again_and_again_with_nothing_under_way_is_not_left_for_longer() -> None:
+    """By another version of the program, say: the right one is to find it soon."""
+    queue, at = Queue(1), At()
+    queue.dies("r1", Deaths(50))
+    picker = picker_of(queue, at)
+    assert _names(picker) == []
+    at.s += FIRST_LEFT_S
+    assert _names(picker) == ["r1"]
 
 
 def test_it_is_left_from_its_last_start_on_whatever_clocks_say() -> None:
@@ -316,7 +326,7 @@ def test_it_is_taken_behind_what_was_never_begun() -> None:
 def test_and_in_the_end_however_much_is_submitted() -> None:
     """What was killed beside a run that kills is not held up for ever."""
     queue, at = Queue(PAGE), At()
-    queue.dies("r1", Deaths(3))
+    queue.dies("r1", Deaths(3, 3, "step"))
     picker, begun_s = picker_of(queue, at), at.s
     while "r1" not in (found := _names(picker)):
         for name in found:
@@ -377,7 +387,7 @@ def test_what_died_in_one_call_too_often_is_stopped_and_told() -> None:
 def test_a_look_reads_the_records_of_a_few_and_of_each_once() -> None:
     queue, at = Queue(1_000), At()
     for number in range(1, 1_001):
-        queue.dies(f"r{number}", Deaths(9))
+        queue.dies(f"r{number}", Deaths(9, 9, "step"))
     picker = picker_of(queue, at)
     for look in range(1, 151):
         assert _names(picker, 4) == []

@@ -12,7 +12,9 @@ from agent_run_ledger.runs.deaths import Deaths, may_have_died_again
 
 FIRST_LEFT_S: Final = 2.0
 MOST_LEFT_S: Final = 600.0
-"""After the second death in a row a run is left for FIRST_LEFT_S since its START, then twice as long each time."""
+"""After the second death in a row a run is left for FIRST_LEFT_S since its START, and twice as long after each further
+one in the same call. Where no call was under way nobody may have died: an attempt that another version of the program
+left as it stood looks the same, and the right one must not come too late for it."""
 READ: Final = 16
 """Of how many runs one look reads what their attempts came to; the next look goes on."""
 DEATHS: Final = "deaths: "
@@ -98,7 +100,7 @@ class Suspects:
 
     def _read(self, row: RunRow) -> _Known:
         deaths = self._queue.deaths(row)
-        left_s = min(MOST_LEFT_S, FIRST_LEFT_S * float(1 << min(max(0, deaths.in_a_row - _SUSPECT), 10)))
+        left_s = min(MOST_LEFT_S, FIRST_LEFT_S * float(1 << min(max(0, deaths.in_call - _SUSPECT), 10)))
         over_s = max(0.0, self._queue.since_ms(row) / 1000)  # below 0 where the clocks of hosts differ
         return _Known(row, deaths, left_s, self._now_s() + max(0.0, left_s - over_s))
 
