@@ -76,8 +76,10 @@ class Process:
         """Wait for its end, with a signal or without one, and return its exit code and what it printed."""
         if number is not None:
             self.child.send_signal(number)
-        printed, _ = self.child.communicate(timeout=within_s)
-        return self.child.returncode, printed
+        code = self.child.wait(timeout=within_s)
+        self._reader.join(within_s)  # it alone reads the lines: the last ones are there then
+        assert self.child.stdout is not None
+        return code, self.child.stdout.read()
 
 
 class Case:
