@@ -69,6 +69,7 @@ def later(monkeypatch: pytest.MonkeyPatch, by_ms: int) -> None:
         return replace(where, now=Now(where.now.earliest_ms + by_ms, where.now.latest_ms + by_ms))
 
     monkeypatch.setattr(waking, "on_record", then)
+    monkeypatch.setattr(waking, "NEAR_MS", 10 * DAY_MS)
 
 
 def test_what_people_did_before_the_run_was_suspended_wakes_it(at: Desk) -> None:
@@ -104,6 +105,17 @@ def test_a_window_that_is_over_wakes_it_once(at: Desk, monkeypatch: pytest.Monke
     later(monkeypatch, DAY_MS + 60_000)
     assert asked(program, row)
     assert not asked(program, replace(row, updated_at_ms=row.updated_at_ms + DAY_MS + 30_000)), "it knew that"
+    program.ledger.close()
+
+
+def test_what_time_it_is_for_the_ledger_is_asked_only_near_the_end(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, asked_of = at.program(), list[Store]()
+    row = waits(program)
+    monkeypatch.setattr(waking, "on_record", lambda store: (asked_of.append(store), on_record(store))[1])
+    assert not asked(program, row, rested_ms=DAY_MS - 2 * waking.NEAR_MS)
+    assert not asked_of
+    assert not asked(program, row, rested_ms=DAY_MS - waking.NEAR_MS // 2)
+    assert len(asked_of) == 1
     program.ledger.close()
 
 

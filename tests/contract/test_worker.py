@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from agent_run_ledger.worker.carrying import Outcome
 from agent_run_ledger.worker.picking import ELSEWHERE_S, FIRST_S, LOOK_S, MOST_S, Picker
 from tests.contract.effect_run_kit import desk
 from tests.contract.engine_kit import each_engine, only_a_file
+from tests.contract.worker_kit import working
 
 pytestmark = each_engine
 
@@ -47,21 +48,6 @@ def settings(**changes: float) -> WorkerSettings:
 def done(ledger: RunLedger, **changes: float) -> dict[str, int]:
     tally = Worker(ledger, settings=settings(**changes)).run(until_idle=True)
     return {str(outcome): count for outcome, count in tally.outcomes.items()}
-
-
-def working(worker: Worker, until: Callable[[], bool]) -> None:
-    """Let a worker work until that is so, and stop it."""
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        deadline = time.monotonic() + 30
-        while not until():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    finally:
-        worker.stop()
-        thread.join(30)
-    assert not thread.is_alive()
 
 
 def test_it_begins_what_is_queued(ledger: RunLedger) -> None:

@@ -23,6 +23,7 @@ from agent_run_ledger.worker import Told, Worker, WorkerSettings
 from agent_run_ledger.worker.carrying import Outcome
 from agent_run_ledger.worker.suspects import DEATHS
 from tests.contract.engine_kit import each_engine, only_a_file
+from tests.contract.worker_kit import working
 
 pytestmark = each_engine
 
@@ -183,20 +184,6 @@ def test_a_takeover_keeps_why_a_run_failed(ledger: RunLedger) -> None:
     assert "the cause" in after.reason or "ValueError" in after.reason
 
 
-def _while_it_works(worker: Worker, until: Callable[[], bool]) -> None:
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        deadline = time.monotonic() + 30
-        while not until():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    finally:
-        worker.stop()
-        thread.join(30)
-    assert not thread.is_alive()
-
-
 def test_a_damaged_run_that_waits_ends_no_worker_and_is_told_once(
     ledger: RunLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +197,7 @@ def test_a_damaged_run_that_waits_ends_no_worker_and_is_told_once(
     monkeypatch.setattr(RunQueue, "may_go_on", damaged)
     job.entry.submit("r2")
     worker = Worker(ledger, settings=WorkerSettings(poll_s=0.02), tell=told.append)
-    _while_it_works(worker, lambda: len(looks) > 1)
+    working(worker, lambda: len(looks) > 1)
     assert worker.tally.outcomes == {Outcome.COMPLETED: 1, Outcome.REFUSED: 1}
     assert [one.words[:9] for one in told if one.event == "refused"] == ["Tampered:"]
 
@@ -230,7 +217,7 @@ def test_a_store_that_cannot_be_asked_about_one_run_is_asked_again(
 
     monkeypatch.setattr(RunQueue, "may_go_on", away)
     worker = Worker(ledger, settings=WorkerSettings(poll_s=0.02))
-    _while_it_works(worker, lambda: job.row().state is RunState.COMPLETED)
+    working(worker, lambda: job.row().state is RunState.COMPLETED)
     assert (worker.tally.trouble, worker.tally.outcomes) == (1, {Outcome.COMPLETED: 1})
 
 
@@ -307,6 +294,6 @@ def test_a_run_that_waits_and_is_refused_here_is_tried_ever_more_seldom(ledger: 
     with RunLedger(db_path=place) as other:
         other.entry(name="else")(lambda: 1)
         worker = Worker(other, settings=WorkerSettings(poll_s=0.02, pending_s=0), tell=told.append)
-        _while_it_works(worker, lambda: worker.tally.outcomes[Outcome.REFUSED] == 2)
+        working(worker, lambda: worker.tally.outcomes[Outcome.REFUSED] == 2)
     said = [one.words.rpartition("; ")[2] for one in told if one.event == "refused"]
     assert said == ["tried again in 1 s", "tried again in 2 s"]

@@ -22,6 +22,8 @@ PENDING: Final = "pending"
 """Where an END says that its run waits for something beside effects."""
 LONGEST_MS: Final = 3_600_000
 """The longest pause before a run asks again what nobody changed, where `pending_ms` is not longer."""
+NEAR_MS: Final = 3_600_000
+"""So long before a window or a permit is over nobody asks what time it is for the ledger: that reads a good deal."""
 
 _ASKED: Final = frozenset({ActionState.PROPOSED, ActionState.AVAILABLE})
 _TIMED: Final = _ASKED | {ActionState.CLAIMED, ActionState.PREPARED, ActionState.UNRESOLVED}
@@ -75,6 +77,7 @@ class _Look:
     def __init__(self, store: Store, row: RunRow, now_ms: int, pending_ms: int) -> None:
         self._store = store
         self._suspended_ms = row.updated_at_ms
+        self._now_ms = now_ms
         self._rested_ms = now_ms - row.updated_at_ms
         self._pending_ms = pending_ms
         self._where: OnRecord | None = None
@@ -95,9 +98,13 @@ class _Look:
 
     def _came_over(self, action: Action) -> bool:
         """Return whether the window of an action, or the permit of who holds it, was over only after the run saw it."""
+        asked = action.state in _ASKED
+        over_ms = action.terms.dispatch_before_ms if asked else deadline_ms(action)
+        if self._now_ms < over_ms - NEAR_MS:
+            return False
         self._where = self._where or on_record(self._store)
-        now, bound_ms = self._where.now, self._where.standing.bound_ms
-        over_ms = action.terms.dispatch_before_ms if action.state in _ASKED else deadline_ms(action) + bound_ms
+        now = self._where.now
+        over_ms += 0 if asked else self._where.standing.bound_ms
         return now.earliest_ms >= over_ms >= self._suspended_ms - (now.latest_ms - now.earliest_ms)
 
 
